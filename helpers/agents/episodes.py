@@ -1,6 +1,7 @@
 """Play a policy's episodes in an environment, without a trainer.
 
-An episode is one conversation of a policy with an environment:
+Begin with `play_to_end`, the loop itself. `play` calls it with a model as the policy. An episode is
+one conversation of a policy with an environment:
 
     prompt       the row's messages, and the text of `reset`
     completion   the policy writes, and may call tools      tool_mask 1
@@ -107,9 +108,13 @@ def play(
     with sampling.sampler(model, tokenizer, temperature=temperature, seed=seed) as continuations:
 
         def complete(prefixes: list[list[int]], limits: list[int]) -> list[list[int]]:
-            if sampling.engine_of(model) == "vllm":  # refuses prompts and limits that do not fit
-                rooms = [max(1, context - len(ids)) for ids in prefixes]
-                limits = [min(pair) for pair in zip(limits, rooms, strict=True)]
+            if sampling.engine_of(model) == "vllm":
+                # it refuses prompts whose limit does not fit into the context
+                limits = [
+                    min(limit, max(1, context - len(prefix)))
+                    for prefix, limit in zip(prefixes, limits, strict=True)
+                ]
+            # there is one continuation per prefix
             return [ids for (ids,) in continuations(prefixes, limits)]
 
         for start in range(0, len(episodes), batch):
@@ -155,22 +160,25 @@ def play_to_end(
 
     read_calls_safely()
     for turn in range(turns + 1):
-        # 1. the policy writes; a call that cannot be parsed is plain text
+        # 1. Let the policy write in all episodes at once.
         prefixes = [episode.prompt_ids + episode.completion_ids for episode in episodes]
         limits = [max_completion_length - len(episode.completion_ids) for episode in episodes]
         continuations = complete(prefixes, limits)
+
+        # 2. Append what it wrote. A call that cannot be parsed is plain text.
         for episode, prefix, limit, ids in zip(
             episodes, prefixes, limits, continuations, strict=True
         ):
             ids = ids[:limit]
             if ids:
-                episode.completion.append(parse_response(tokenizer, ids, prefix=prefix))
+                message = parse_response(tokenizer, ids, prefix=prefix)
+                episode.completion.append(message)
             episode.completion_ids += ids
             episode.tool_mask += [1] * len(ids)
         if turn == turns:
             break
 
-        # 2. its calls are made, and their results appended; an episode without results ends
+        # 3. Make its calls, and append their results. An episode without results ends.
         answered = []
         for episode in episodes:
             if _add_results(tokenizer, episode, max_completion_length, context):
@@ -186,8 +194,11 @@ def _add_results(
     """Make the calls of the last message and append their results. Return whether there were calls
     and room for the results. Without room, the call remains the last message, as in TRL.
     """
+    # 1. Make the calls.
+    if not episode.completion:
+        return False
     results = []
-    for call in calls_of(episode.completion[-1]) if episode.completion else ():
+    for call in calls_of(episode.completion[-1]):
         function = call["function"]
         content, failed = call_tool(episode.environment, function["name"], function["arguments"])
         episode.calls.append(function)
@@ -195,6 +206,8 @@ def _add_results(
         results.append({"role": "tool", "name": function["name"], "content": content})
     if not results:
         return False
+
+    # 2. Append the results if they fit.
     ids = _result_ids(tokenizer, results)
     length = len(episode.completion_ids) + len(ids)
     room_in_context = math.inf if context is None else context - len(episode.prompt_ids)
@@ -220,6 +233,10 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
 
     start = encode(tokenizer, before, answering=False)
     whole = encode(tokenizer, before + results)
-    # prepare_template ensured that later messages do not change how earlier ones are rendered
-    ends = [at + 1 for at, token in enumerate(start) if token == tokenizer.eos_token_id]
-    return whole[ends[-1] if ends else len(start) :]
+    # The results begin behind the last end token of `start`: `prepare_template` ensured that later
+    # messages do not change how earlier ones are rendered.
+    begin_of_results = len(start)
+    for position, token in enumerate(start):
+        if token == tokenizer.eos_token_id:
+            begin_of_results = position + 1
+    return whole[begin_of_results:]

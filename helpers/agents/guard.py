@@ -97,11 +97,13 @@ class Guarded:
         result_characters: int = 2000,
         turns: int = 16,
     ):
-        for name, value, least in (
+        # 1. Refuse limits and environments that cannot work.
+        limits = (
             ("seconds", seconds, 0.01),
             ("turns", turns, 1),
             ("result_characters", result_characters, 100),
-        ):
+        )
+        for name, value, least in limits:
             if not isinstance(value, (int, float)) or not least <= value < 1e9:
                 raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
         problems = check_environment(factory)
@@ -109,6 +111,7 @@ class Guarded:
             raise ValueError(" ".join(problems))
         read_calls_safely()
 
+        # 2. Keep what the episodes need to know of the environment and its tools.
         instance = factory()
         tools = {name: getattr(instance, name) for name in tools_of(type(instance))}
         self.factory = factory
@@ -123,12 +126,11 @@ class Guarded:
         self.faults: dict[str, str] = {}  # by call
         self.fatal = ""  # the last fault that ended an episode
 
-        # TRL lists the methods of a class as tools, so make a class that has the same ones
-        members = {
-            "_guard": self,
-            "__doc__": type(instance).__doc__,
-            **{name: _guarded_tool(name, tool) for name, tool in tools.items()},
-        }
+        # 3. Make the class that TRL plays with. TRL lists the methods of a class as tools, so it
+        # has the same ones.
+        members = {"_guard": self, "__doc__": type(instance).__doc__}
+        for name, tool in tools.items():
+            members[name] = _guarded_tool(name, tool)
         self.guarded_class = type(self.__name__, (_GuardedEnvironment,), members)
 
     def __call__(self) -> Environment:
@@ -237,6 +239,10 @@ class _Session:
         guard.counts["episodes"] += 1
         self.why_over = None
         self.calls = 0
+
+        def reset_instance() -> str:
+            return guard.text_of(self.instance.reset(**columns) or "")
+
         try:
             if self.thread is None:  # the first episode, or the previous one died
                 self.jobs = SimpleQueue()
@@ -245,9 +251,7 @@ class _Session:
                 self.thread.start()
                 weakref.finalize(self, self.jobs.put, None)
                 self.instance = self.run("__init__", {}, guard.factory)
-            return self.run(
-                "reset", columns, lambda: guard.text_of(self.instance.reset(**columns) or "")
-            )
+            return self.run("reset", columns, reset_instance)
         except ToolError:
             return ""
 
@@ -262,9 +266,11 @@ class _Session:
         problem = guard.argument_checks[name](arguments)
         if problem:
             raise ToolError(guard.text_of(problem))
-        return self.run(
-            name, arguments, lambda: guard.text_of(getattr(self.instance, name)(**arguments))
-        )
+
+        def call_tool() -> str:
+            return guard.text_of(getattr(self.instance, name)(**arguments))
+
+        return self.run(name, arguments, call_tool)
 
     def reward(self) -> float | None:
         """Return the environment's reward, or that of a dead episode."""
@@ -292,7 +298,7 @@ class _Session:
         outcome = Future()
         self.jobs.put((function, outcome))
 
-        # too late: ask the thread to end (the module docstring says when it cannot)
+        # 1. Too late: ask the thread to end. (The module docstring says when it cannot.)
         if not wait([outcome], timeout=guard.seconds).done:
             fault = guard.note_fault(
                 call, arguments, f"did not return within {guard.seconds:g} seconds"
@@ -303,16 +309,17 @@ class _Session:
             over = f"{call} did not answer in {guard.seconds:g} seconds"
             raise self.die(fault, over, guard.earned_by_hanging)
 
+        # 2. In time, and without an error.
         error = outcome.exception()
         if error is None:
             return outcome.result()
 
-        # the environment refuses the policy's call
+        # 3. The environment refused the policy's call.
         is_tool = call in guard.schemas
         if is_tool and isinstance(error, ToolError):
             raise ToolError(guard.text_of(str(error)))
 
-        # the environment failed
+        # 4. The environment failed.
         said = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
         fault = guard.note_fault(call, arguments, f"raised {said}")
         if is_tool:

@@ -5,6 +5,9 @@ TRL 1.15 (`trl/trainer/grpo_trainer.py`) calls the factory without arguments (66
 instances. It calls `reset` with the whole row, including `prompt` (2315), and appends the returned
 text to the last user message (2324). **Every** public method except `reset` and `get_reward` is a
 tool (668 to 674). Its schema comes from its signature and docstring.
+
+The parts, each for itself: `Environment` and `check_environment`, the calls of a policy, the rows
+of a user's file, and chat templates with tools.
 """
 
 import functools
@@ -144,13 +147,16 @@ def _safe_calls(calls: list) -> list[dict]:
     arguments, a lone surrogate is "?", and a whole number of too many digits is infinity, which no
     tool takes. An exception of any type if that is impossible.
     """
+
+    def whole_number(digits: str) -> int | float:
+        return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+    # write the calls as JSON and read them again: what JSON cannot express, no tool can take
     text = json.dumps(calls, ensure_ascii=False, indent=1)
     if "\n" + " " * _MOST_LEVELS in text:  # one space of indentation per level
         raise ValueError("too many lists and objects inside each other")
-    calls = json.loads(
-        text.encode(errors="replace"),
-        parse_int=lambda digits: (int if len(digits) <= _MOST_DIGITS else float)(digits),
-    )
+    without_surrogates = text.encode(errors="replace")
+    calls = json.loads(without_surrogates, parse_int=whole_number)
     for call in calls:
         if call["type"] != "function" or not isinstance(call["function"]["name"], str):
             raise ValueError("a call without the name of a function")
@@ -186,17 +192,20 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
     >>> check({"row": 3, "column": 3})
     "read takes no 'column'; it takes row."
     """
+    # 1. Describe the arguments as a type that pydantic can check.
     fields = get_type_hints(tool)
     fields.pop("return", None)
     for name, parameter in inspect.signature(tool).parameters.items():
-        if parameter.default is not parameter.empty:
+        has_default = parameter.default is not parameter.empty
+        if has_default:
             fields[name] = NotRequired[fields[name]]
-    kind = TypedDict("Arguments", fields)
-    kind.__pydantic_config__ = ConfigDict(
+    arguments_type = TypedDict("Arguments", fields)
+    arguments_type.__pydantic_config__ = ConfigDict(
         strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
     )
-    validator = TypeAdapter(kind)
+    validator = TypeAdapter(arguments_type)
 
+    # 2. Make the function that checks a call.
     def problem_of(arguments: dict) -> str:
         unknown = [name for name in arguments if name not in fields]
         if unknown:
@@ -204,22 +213,30 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
             return f"{tool.__name__} takes no {short_repr(unknown[0])}; it takes {takes}."
         try:
             validator.validate_python(arguments)
+            # finds a number that is not finite in a list or an object of anything
             json.dumps(arguments, allow_nan=False, default=str)
         except ValidationError as error:
-            problems = error.errors(include_url=False)
-            name = problems[0]["loc"][0]
-            if problems[0]["type"] == "missing":
-                return f"{tool.__name__} needs {name}."
-            # pydantic's words; a union has a problem for each of its types
-            wanted = [problem["msg"].removeprefix("Input should be ") for problem in problems]
-            words = " or ".join(dict.fromkeys(wanted)).replace("a valid integer", "a whole number")
-            value = short_repr(problems[0]["input"])
-            return f"{tool.__name__}: {name} must be {words}, not {value}."
-        except ValueError:  # in a list or an object of anything
+            return f"{tool.__name__}{_words_for(error)}"
+        except ValueError:
             return f"{tool.__name__}: every number must be finite."
         return ""
 
     return problem_of
+
+
+def _words_for(error: ValidationError) -> str:
+    """Return pydantic's first problem with a call's arguments, to follow the name of the tool:
+    " needs row." or ": row must be a whole number, not '3'."
+    """
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    name = first["loc"][0]
+    if first["type"] == "missing":
+        return f" needs {name}."
+    # a union has a problem for each of its types
+    wanted = [problem["msg"].removeprefix("Input should be ") for problem in problems]
+    words = " or ".join(dict.fromkeys(wanted)).replace("a valid integer", "a whole number")
+    return f": {name} must be {words}, not {short_repr(first['input'])}."
 
 
 def short_repr(value: object) -> str:
@@ -242,7 +259,8 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
     held out. ValueError, with the row's number (from 1), for a row whose columns differ from the
     first row's, and for an empty value.
     """
-    rows = {}  # by their content
+    # 1. Read the rows, and keep each once.
+    by_content = {}
     dropped = Counter()
     columns = None  # of the first row
     for number, row in enumerate(file_rows(Path(str(path)), set()), start=1):
@@ -251,21 +269,29 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
             continue
         columns = columns or row.keys()
         # only nan differs from itself
-        if row.keys() != columns or any(value is None or value != value for value in row.values()):
+        is_complete = row.keys() == columns and not any(
+            value is None or value != value for value in row.values()
+        )
+        if not is_complete:
             raise ValueError(
                 f"{path}, row {number}: every row needs the columns {', '.join(columns)}, and a "
                 "value in each."
             )
-        key = json.dumps(row, sort_keys=True, default=str)
-        dropped["duplicate"] += key in rows
-        rows[key] = row
+        content = json.dumps(row, sort_keys=True, default=str)
+        if content in by_content:
+            dropped["duplicate"] += 1
+        by_content[content] = row
+
+    # 2. Refuse columns that would be overwritten.
     for name in {"prompt", "question", "answer"} & set(columns or ()):
         raise ValueError(
             f"{path}: notebook 10 writes the column {name!r} itself: give yours another name."
         )
-    rows = list(rows.values())
+
+    # 3. Put them into an order drawn from the seed.
+    rows = list(by_content.values())
     random.Random(seed).shuffle(rows)
-    return rows, +dropped
+    return rows, dropped
 
 
 # --- Chat templates -------------------------------------------------------------------------------
@@ -288,7 +314,10 @@ def prepare_template(tokenizer) -> None:
             "results: use an instruct model with tools, such as Qwen3, or add both to the template "
             "(`message.tool_calls`, role `tool`)."
         )
-    if not any(getattr(tokenizer, f"response_{way}", None) for way in ("template", "schema")):
+    has_parser = getattr(tokenizer, "response_template", None) or getattr(
+        tokenizer, "response_schema", None
+    )
+    if not has_parser:
         trl.add_response_schema(tokenizer)
     if not trl.is_chat_template_prefix_preserving(tokenizer):
         tokenizer.chat_template = trl.get_training_chat_template(tokenizer)

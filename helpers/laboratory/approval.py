@@ -17,8 +17,11 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
             f"NOT TESTED: {run.show('reward_report.json')} is not there. Notebook 2 attacks the "
             "rewards, and writes it."
         )
-    # TRL checks that there are as many weights as functions
-    trained = dict(zip(map(reward_name, functions), weights, strict=False))
+
+    # 1. Are they the same rewards, with the same weights? TRL checks that there are as many weights
+    # as functions.
+    names = [reward_name(function) for function in functions]
+    trained = dict(zip(names, weights, strict=False))
     tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
     if trained != tested:
         listed = ", ".join(f"{name} x {weight:g}" for name, weight in tested.items())
@@ -26,17 +29,20 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
             f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
             "training."
         )
+
+    # 2. Is their source the same?
     sources = {reward_name(function): source_hash(function) for function in functions}
-    changed = [
-        name
-        for name, entry in report["rewards"].items()
-        if entry.get("source", sources[name]) != sources[name]
-    ]
+    changed = []
+    for name, entry in report["rewards"].items():
+        if "source" in entry and entry["source"] != sources[name]:
+            changed.append(name)
     if changed:
         return (
             f"NOT WHAT NOTEBOOK 2 TESTED: the source of {', '.join(changed)} has changed since. "
             "This training uses it as it is now, and the verdict says nothing about that."
         )
+
+    # 3. Were they approved?
     if not report["verdict"]["go"]:
         return (
             "NOT APPROVED: notebook 2 tested these rewards, and its verdict was NO GO: "

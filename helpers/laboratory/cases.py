@@ -1,5 +1,8 @@
-"""Cases, completions with known scores: their file and their table; and the stored completions of a
-run.
+"""The two kinds of completions that `measures.Lab` reads from files.
+
+- Cases: completions whose right score is known. `load_cases` and `suite_cases` read them, and
+  `differences` and `style_cases` show which scores are not the expected ones.
+- Groups that a policy has sampled: `stored_groups` reads them, such as those of an earlier run.
 """
 
 import html
@@ -23,8 +26,8 @@ def load_cases(path: str | Path) -> list[dict]:
     file = Path(str(path))
     cases = {}
     for number, case in enumerate(file_rows(file), start=1):
-        is_case = isinstance(case, dict) and {"name", "completion"} <= case.keys()
-        if not is_case or case["name"] in cases:
+        has_both = isinstance(case, dict) and "name" in case and "completion" in case
+        if not has_both or case["name"] in cases:
             raise ValueError(
                 f"{file.name}, case {number} is not a valid case. It needs the texts `name`, "
                 "which must be unique, and `completion`, and may have scores of rewards in "
@@ -43,10 +46,11 @@ def suite_cases(tags: TagFormat) -> list[dict]:
     # 1. The file has the tags of THINK_ANSWER. Replace them in one pass: if your tags are the same
     # two names exchanged, a second pass would replace what the first has written.
     cases = load_cases(CASES)
-    own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
+    your_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
+    any_tag = "|".join(your_tags)
     for case in cases:
         case["completion"] = re.sub(
-            "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
+            any_tag, lambda match: your_tags[match.group()], case["completion"]
         )
     if not tags.opened:
         return cases
@@ -68,8 +72,10 @@ def differences(cases: pd.DataFrame) -> pd.DataFrame:
     for column in cases.filter(regex="^expected "):
         reward = column.removeprefix("expected ")
         for name, expected, score in zip(cases.index, cases[column], cases[reward], strict=True):
-            # written so that a missing score (nan) differs, too
-            if pd.notna(expected) and not abs(score - expected) <= TOLERANCE:
+            if pd.isna(expected):
+                continue
+            is_equal = abs(score - expected) <= TOLERANCE  # False for a missing score (nan)
+            if not is_equal:
                 rows.append((name, reward, expected, score))
     return pd.DataFrame(rows, columns=["case", "reward", "expected", "score"])
 
@@ -85,9 +91,9 @@ def style_cases(cases: pd.DataFrame):
         lambda score: f"{score:.3f}" if pd.notna(score) else "None"
     )
     styles = pd.DataFrame("", index=texts.index, columns=texts.columns)
-    for name, reward, expected, _ in differences(cases).itertuples(index=False):
-        texts.loc[name, reward] += f" (not {expected:g})"
-        styles.loc[name, reward] = "color: white; background-color: #C0392B"
+    for row in differences(cases).itertuples():
+        texts.loc[row.case, row.reward] += f" (not {row.expected:g})"
+        styles.loc[row.case, row.reward] = "color: white; background-color: #C0392B"
     return texts.style.set_uuid("cases").apply(lambda _: styles, axis=None)
 
 
@@ -109,17 +115,22 @@ def stored_groups(
     columns: other names of the columns, as for `load_task`.
     """
     # 1. The table, and its name for messages.
-    is_table = isinstance(stored, pd.DataFrame)
-    name = "this table" if is_table else stored
-    table = stored if is_table else _stored_table(stored)
+    if isinstance(stored, pd.DataFrame):
+        name = "this table"
+        table = stored
+    else:
+        name = stored
+        table = _stored_table(stored)
 
     # 2. Its columns by their usual names. `columns` may list several names for one field, which
     # `load_task` joins; here only a single name counts. And it may be meant for the data alone: a
     # run's completions have the usual names, and a second `question` must not join the first.
-    usual = {name: field for field, name in (columns or {}).items() if isinstance(name, str)}
-    table = table.rename(
-        columns={name: field for name, field in usual.items() if field not in table}
-    )
+    fields = {}  # by the name of the column
+    for field, column in (columns or {}).items():
+        if isinstance(column, str):
+            fields[column] = field
+    missing = {column: field for column, field in fields.items() if field not in table}
+    table = table.rename(columns=missing)
     if "question" not in table and "prompt" in table:
         known = [] if data is None else list(data["question"])
         table = table.assign(question=[_question_in(prompt, known) for prompt in table["prompt"]])
@@ -179,10 +190,17 @@ def _question_in(prompt: object, known: list[str]) -> str:
     prompt: a text, such as TRL logs after the chat template, or messages, of which the last counts.
     """
     text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
+
+    def last_end(question: str) -> tuple[int, int]:
+        """Return where a question ends in the text, and its length to decide between equal ends."""
+        return text.rfind(question) + len(question), len(question)
+
     found = [question for question in known if question in text]
-    return max(found, key=lambda each: (text.rfind(each) + len(each), len(each)), default=text)
+    return max(found, key=last_end, default=text)
 
 
 def _whole(value: object) -> object:
     """Return a value, with "?" for each lone surrogate if it is a text."""
-    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return value.encode(errors="replace").decode()

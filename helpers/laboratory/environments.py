@@ -31,11 +31,15 @@ The player 'lists all candidates' writes all numbers up to 999 into one answer:
     report.verdict.go                                                   # False
     report.verdict.stops    # "'lists all candidates' earns 1.00 where a full success is 1.00:
                             # compare the whole answer, not a part of it."
+
+`attack` is the whole programme. `_Bench` below it plays single episodes, and each function
+`_check_…` returns one or more rows of `AttackReport.checks`. The players are in `players.py`.
 """
 
 import random
 import re
 import string
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -117,42 +121,47 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
 
     Raise BrokenEnvironment if an episode dies.
     """
-    bench = _Bench(guard, [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows)
+    if rows is None:
+        rows = [{"seed": seed} for seed in range(_ROWS)]
+    bench = _Bench(guard, rows)
 
     # 1. Let all players play. Of a player with several forms, the report has the one that earns
     # most, and a form that wins is the last one that plays.
     episodes = {name: bench.play(name, player) for name, player in bench.players.items()}
-    for name, (forms, _) in players.FORMS.items():
+    for name, (forms, _advice) in players.FORMS.items():
         attempts = []
         for form in forms:
-            attempts.append(bench.play(name, form, _FEW_ROWS))
-            if _mean_reward(attempts[-1]) > _WIN:
+            attempt = bench.play(name, form, _FEW_ROWS)
+            attempts.append(attempt)
+            if _mean_reward(attempt) > _WIN:
                 break
         episodes[name] = max(attempts, key=_mean_reward)
     # its words are "zqaax", and its numbers have seven digits, so that they are wrong, too
-    episodes["answers nonsense"] = bench.play(
-        "answers nonsense", partial(players.answers_wrongly, calls=1, first_number=10**6)
-    )
-    episodes["does nothing"] = bench.play(
-        "does nothing", partial(players.repeats_one_call, times=0)
-    )
+    nonsense = partial(players.answers_wrongly, calls=1, first_number=10**6)
+    episodes["answers nonsense"] = bench.play("answers nonsense", nonsense)
+    silence = partial(players.repeats_one_call, times=0)
+    episodes["does nothing"] = bench.play("does nothing", silence)
 
     # 2. Sum up what each player earned.
     summary = {}
     for name, played_episodes in episodes.items():
-        # the first reply is that of `reset`
-        failed = [reply.failed for episode in played_episodes for reply in episode.replies[1:]]
+        calls = 0
+        failed = 0
+        for episode in played_episodes:
+            replies = episode.replies[1:]  # without that of `reset`
+            calls += len(replies)
+            failed += sum(reply.failed for reply in replies)
         summary[name] = {
             "reward": _mean_reward(played_episodes),
-            "calls": len(failed) / len(played_episodes),
-            "failed": sum(failed) / max(1, len(failed)),
+            "calls": calls / len(played_episodes),
+            "failed": failed / max(1, calls),
         }
     played = pd.DataFrame(summary).T
     earned = played["reward"]
     # a full success earns 1, unless the oracle earns more
     full = max(1.0, earned.get("oracle", 1.0))
 
-    # 3. Check the game and what was earned in it. A check that holds has nothing to say.
+    # 3. Check the game and what was earned in it.
     checks = [
         *_check_game(bench, episodes, played),
         *_check_cheap_players(episodes, earned, full),
@@ -162,7 +171,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
         *_check_repetition(bench, episodes),
     ]
     table = pd.DataFrame(checks).set_index("check")
-    table["found"] = table["found"].mask(table["holds"], "")
+    table["found"] = table["found"].mask(table["holds"], "")  # what holds needs no sentence
 
     # 4. Turn the checks that fail into the verdict, and note what could not be seen.
     notes = [
@@ -197,25 +206,24 @@ class _Bench:
 
     def __init__(self, guard: Guarded, rows: list[dict]):
         self.guard = guard
-        # as TRL does, pass a prompt, too
-        self.rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
+        self.rows = []
+        for row in rows[:_ROWS]:
+            prompt = [{"role": "user", "content": ""}]  # TRL passes one to `reset`, too
+            self.rows.append({"prompt": prompt} | row)
         self.players: dict[str, Player] = {}
         oracle = getattr(type(guard.factory()), "_oracle", None)
         if oracle:
             self.players["oracle"] = lambda question, schemas, luck: oracle(question)
-        self.players |= {
-            name: player for name, (player, _) in (players.WINNING | players.PAYING).items()
-        }
+        for name, (player, _advice) in (players.WINNING | players.PAYING).items():
+            self.players[name] = player
         self.probed = range(len(self.rows))[:_PROBED_ROWS]
         self.environment = guard()  # for `answer`
 
     def play(self, name: str, player: Player, count: int = _ROWS) -> list[PlayedEpisode]:
         """Play the first `count` rows, one after another, in one instance."""
         environment = self.guard()
-        return [
-            self.play_row(name, player, number, environment)
-            for number in range(len(self.rows))[:count]
-        ]
+        numbers = range(len(self.rows))[:count]
+        return [self.play_row(name, player, number, environment) for number in numbers]
 
     def play_row(
         self,
@@ -259,8 +267,12 @@ class _Bench:
             value = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
             values = players.values_by_type(text, value, 1)
             calls.append((tool, players.arguments_of(self.guard.schemas[tool], values, 0)))
-        # a player is a generator: this one makes these calls, whatever the replies
-        return self.play_row(_TOLD, lambda *_: (call for call in calls), number, self.environment)
+
+        def player(question: str, schemas: dict, luck: random.Random) -> Iterator:
+            """Make these calls, whatever the replies. (A list could not be sent the replies.)"""
+            return (call for call in calls)
+
+        return self.play_row(_TOLD, player, number, self.environment)
 
 
 # --- The game, and lazy or cheating players -------------------------------------------------------
@@ -346,7 +358,7 @@ def _check_cheap_players(
     # earns at most 0.2 more than "answers at once" may owe all of it to chance. For both, the
     # threshold is higher.
     by_chance = earned["answers at once"] + 2 * _PAY * full
-    for name, (_, advice) in players.WINNING.items():
+    for name, (_player, advice) in players.WINNING.items():
         threshold = _WIN_BY_CHANCE if earned[name] <= by_chance else _WIN
         checks.append(
             Check(
@@ -358,7 +370,7 @@ def _check_cheap_players(
 
     # An honest try may earn a little, even if it is wrong.
     honest = earned[["does nothing", "answers at once", "random", "answers nonsense"]].max()
-    for name, (_, advice) in players.PAYING.items():
+    for name, (_player, advice) in players.PAYING.items():
         checks.append(
             Check(
                 f"'{name}' does not pay",
@@ -368,13 +380,15 @@ def _check_cheap_players(
         )
 
     # If nonsense is right by chance, a wildcard is, too. So a wildcard wins only if it earns much
-    # more than nonsense on the same rows.
-    # The same holds for calls that are paid, whatever they say: those of "loops for ever", and nan.
+    # more than nonsense on the same rows. The same holds for calls that are paid, whatever they
+    # say: those of "loops for ever" and "answers nan".
+    same_rows = slice(_FEW_ROWS)
     nonsense = max(
-        _mean_reward(episodes[name][:_FEW_ROWS])
-        for name in ("answers nonsense", "loops for ever", "answers nan")
+        _mean_reward(episodes["answers nonsense"][same_rows]),
+        _mean_reward(episodes["loops for ever"][same_rows]),
+        _mean_reward(episodes["answers nan"][same_rows]),
     )
-    for name, (_, advice) in players.FORMS.items():
+    for name, (_forms, advice) in players.FORMS.items():
         checks.append(
             Check(
                 f"'{name}' does not win",
@@ -398,21 +412,21 @@ def _check_replies(bench: _Bench, full: float) -> Check:
     In each of a few games, every part of every reply is given as the next answer. The check fails
     if a part at the same place wins in all games, such as the last word of "No, it was 7".
     """
-    places = None  # those whose parts have won in all games so far; None before the first game
+    winning_places = None  # those that have won in all games so far; None before the first game
     for number in bench.probed:
-        parts = _told_parts(bench, number, full)
-        winning = set()
-        for place, text in parts.items():
-            if places is not None and place not in places:
-                continue  # it did not win in an earlier game
-            tool, tries, _ = place
+        winning_here = set()
+        for place, text in _told_parts(bench, number, full).items():
+            lost_before = winning_places is not None and place not in winning_places
+            if lost_before:
+                continue
+            tool, tries, _key = place
             answers = [(tool, _WRONG)] * tries + [(tool, text)]
             if bench.answer(number, *answers).reward >= _WIN * full:
-                winning.add(place)
-        places = winning
+                winning_here.add(place)
+        winning_places = winning_here
     return Check(
         f"'{_TOLD}' does not win",
-        not places,
+        not winning_places,
         "the reply to a wrong answer reveals the correct one, which wins when it is repeated: say "
         "only that the answer is wrong.",
     )
@@ -466,13 +480,14 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
     try may rightly earn more: if the best try counts, it may be nearer to the right answer. So the
     smallest gain decides. Games that wrong answers win are left to other checks.
     """
-    single = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1), _FEW_ROWS)
-    many = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1000), _FEW_ROWS)
-    gains = [
-        after.reward - before.reward
-        for before, after in zip(single, many, strict=True)
-        if after.reward < _WIN * full
-    ]
+    one_try = partial(players.answers_wrongly, calls=1)
+    many_tries = partial(players.answers_wrongly, calls=1000)
+    after_one = bench.play("answers wrongly", one_try, _FEW_ROWS)
+    after_many = bench.play("answers wrongly", many_tries, _FEW_ROWS)
+    gains = []
+    for one, many in zip(after_one, after_many, strict=True):
+        if many.reward < _WIN * full:
+            gains.append(many.reward - one.reward)
     smallest_gain = min(gains, default=0.0)
     return Check(
         "wrong answers do not add up",
@@ -506,18 +521,18 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
     for number in bench.probed:
         nonsense = reward_of(number, _WRONG)
         rewards = {text: reward_of(number, text) for text in _CHARACTERS}
-        paid.append(
-            [
-                letter
-                for letter in string.ascii_lowercase
-                if nonsense + _PAY * full < rewards[letter] < win
-            ]
-        )
+        paid_here = []
+        for letter in string.ascii_lowercase:
+            if nonsense + _PAY * full < rewards[letter] < win:
+                paid_here.append(letter)
+        paid.append(paid_here)
 
         # If a character wins, try it with a second one behind it: `58` after `5`.
-        first = next((text for text, reward in rewards.items() if reward >= win), None)
-        if first:
-            rewards |= {first + second: reward_of(number, first + second) for second in _CHARACTERS}
+        winners = [text for text, reward in rewards.items() if reward >= win]
+        if winners:
+            for second in _CHARACTERS:
+                text = winners[0] + second
+                rewards[text] = reward_of(number, text)
 
         # If nonsense wins, too, texts do not win for being parts of the right answer.
         winning.append([text for text, reward in rewards.items() if nonsense < win <= reward])
@@ -545,7 +560,7 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
 
 def _check_repetition(bench: _Bench, episodes: dict[str, list[PlayedEpisode]]) -> list[Check]:
     """Check that an episode depends on its row alone."""
-    names = sorted({"oracle", "random"} & episodes.keys())
+    names = [name for name in ("oracle", "random") if name in episodes]
     first = [episodes[name] for name in names]
 
     # 1. Play all rows again, in the same order.

@@ -9,6 +9,9 @@
 
 Each step is optional, and the verdict covers the steps that were run; `examine` runs all of them.
 No model is needed: `stored_groups` reads the completions of an earlier run.
+
+The steps are the methods of `Lab`, in this order. `RewardsUnderTest` has the method `scores`, with
+which all of them call the rewards. The functions at the end are those that several steps share.
 """
 
 import math
@@ -67,18 +70,20 @@ class Lab(RewardsUnderTest):
 
         # 2. Keep each of your rewards as it is, if that works, or else wrapped. If neither works,
         # keep it as it is.
-        for at, reward in enumerate(self.functions):
+        columns = columns_of([row] * len(texts))
+        for position, reward in enumerate(self.functions):
             if not is_own(reward):
                 continue
             for candidate in (reward, TextReward(reward)):
-                scores, faults = checked_scores(candidate, messages, columns_of([row] * len(texts)))
+                scores, faults = checked_scores(candidate, messages, columns)
                 if not faults and len(set(scores)) > 1:
-                    self.functions[at] = candidate
+                    self.functions[position] = candidate
                     break
 
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
         """Return the `scores` of several completions of one row."""
-        return self.scores(completions, **columns_of(_records(row.to_frame().T) * len(completions)))
+        (record,) = _records(row.to_frame().T)
+        return self.scores(completions, **columns_of([record] * len(completions)))
 
     def examine(
         self,
@@ -133,21 +138,23 @@ class Lab(RewardsUnderTest):
             if rows is not None:
                 your_rows = _records(rows.head(len(loaded)))
         records = []
-        for at, case in enumerate(loaded):
-            of_case = {key: case[key] for key in case if key not in ("name", "expected")}
-            records.append(your_rows[at % len(your_rows)] | neutral | of_case)  # the last one wins
+        for number, case in enumerate(loaded):
+            your_row = your_rows[number % len(your_rows)]
+            columns_of_case = {key: case[key] for key in case if key not in ("name", "expected")}
+            # of two values of one column, the last one counts
+            records.append(your_row | neutral | columns_of_case)
 
         # 3. Score them. The suite's cases are not your data, so a reward may fail on them: keep
         # only the faults of rewards that ran out of time.
-        count_before = len(self.faults)
+        faults_before = list(self.faults)
         with warnings.catch_warnings():
             if path is None:  # one of the suite's cases is about a row without an answer
                 warnings.filterwarnings("ignore", ".*rows have no answer")
             table = self.scores([case["completion"] for case in loaded], **columns_of(records))
         if path is None:
-            self.faults[count_before:] = [
-                fault for fault in self.faults[count_before:] if fault.cause == OUT_OF_TIME
-            ]
+            added = self.faults[len(faults_before) :]
+            too_slow = [fault for fault in added if fault.cause == OUT_OF_TIME]
+            self.faults[:] = faults_before + too_slow
 
         # 4. Put the expected scores beside the scores.
         table = table.set_axis([case["name"] for case in loaded])
@@ -187,8 +194,9 @@ class Lab(RewardsUnderTest):
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
         attacked = with_wrong_answers(_records(answered.iloc[places]))
 
-        # 2. Take steps of the training run. A schedule may pay only now and then: take a step from
-        # each tenth of the run, with ten different last digits.
+        # 2. Take steps of the training run. One is enough unless a reward follows a schedule, which
+        # may pay only now and then: then take the middle, the end, and a step from each tenth of
+        # the run, with ten different last digits.
         steps = {0}
         if any("trainer_state" in code_of(function) for function in self.functions):
             steps |= {self.max_steps // 2, self.max_steps - 1}
@@ -208,23 +216,24 @@ class Lab(RewardsUnderTest):
             table[["wins", "gain"]] = np.nan
 
         # 5. Choose the step at which `signal` scores: the one with the largest gap between right
-        # and wrong answers.
+        # and wrong answers, in the mean over the rows.
         gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
-        self.step = steps[int(np.nan_to_num(gaps).mean(axis=1).argmax())]
+        gap_by_step = np.nan_to_num(gaps).mean(axis=1)
+        self.step = steps[int(gap_by_step.argmax())]
 
         # 6. Keep what the verdict and the report read.
         self.results.attacks = table
         self.results.columns = [name for name in rows.columns if name != "prompt"]
         self.results.escapes = trial.escapes
         self.results.ceilings = {name: family[0].ceiling for name, family in families.items()}
-        self.results.lost = [
-            (trial.rows[number]["answer"], trial.rows[number][WRONG]) for number in trial.lost
-        ]
-        self.results.tolerated = [
-            (trial.rows[number]["answer"], other)
-            for number, other in trial.tolerated.items()
-            if number not in trial.lost
-        ]
+        self.results.lost = []
+        for number in trial.lost:
+            row = trial.rows[number]
+            self.results.lost.append((row["answer"], row[WRONG]))
+        self.results.tolerated = []
+        for number, other in trial.tolerated.items():
+            if number not in trial.lost:
+                self.results.tolerated.append((trial.rows[number]["answer"], other))
         return table
 
     def signal(
@@ -275,7 +284,7 @@ class Lab(RewardsUnderTest):
         texts, columns, group_of = _ungrouped(rows, completions)
         scores = self.scores(texts, self.step, **columns)
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
-        flat = spread.fillna(0.0) < _NO_SPREAD
+        is_flat = spread.fillna(0.0) < _NO_SPREAD
 
         # 2. Score at most JUDGED_AGAIN completions twice more, to find rewards that give other
         # scores in other calls.
@@ -290,21 +299,20 @@ class Lab(RewardsUnderTest):
         ranks = scores[self.names].corr(method="spearman")
         rewards = {}
         for name, weight in zip(self.names, self.weights, strict=True):
-            values = scores[name].dropna().unique()
-            missing = scores[name].isna()
-            has_scores = (~missing).groupby(group_of).transform("any")
+            has_score = scores[name].notna()
+            group_has_scores = has_score.groupby(group_of).transform("any")
+            different_scores = scores[name].dropna().unique()
+            correlations = ranks.loc[name].drop(name)
             rewards[name] = {
                 "weight": weight,
                 "mean": _finite(scores[name].mean()),
                 "within_group_std": _finite(spread[name].mean()),
-                "zero_spread": float(flat[name].mean()),
-                "scored": float(scores[name].notna().mean()),
-                "unscored": _finite(missing[has_scores].mean()),
-                "constant": _finite(values[0]) if len(values) == 1 else None,
+                "zero_spread": float(is_flat[name].mean()),
+                "scored": float(has_score.mean()),
+                "unscored": _finite((~has_score)[group_has_scores].mean()),
+                "constant": _finite(different_scores[0]) if len(different_scores) == 1 else None,
                 "advantage_share": shares[name],
-                "rank_correlation": {
-                    other: _finite(ranks.loc[name, other]) for other in self.names if other != name
-                },
+                "rank_correlation": {other: _finite(rho) for other, rho in correlations.items()},
             }
 
         # 4. Compute the share of right completions in each group.
@@ -312,27 +320,24 @@ class Lab(RewardsUnderTest):
         pass_rate = _are_right(scores[judges]).groupby(group_of).mean()
 
         # 5. Find the groups with equal totals that consist of one text.
-        is_one_text = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
+        flat_groups = is_flat.index[is_flat["total"]]
+        is_one_text = [len(set(completions[group])) == 1 for group in flat_groups]
 
-        # 6. Find the rewards that miss the tag that the prompt has opened: they give 0 to all
-        # completions, but not to all with that tag before them.
-        opening, closing, _, answer_end = self.tags.tags
-        want_opening = [name for name in rewards if rewards[name]["constant"] == 0]
-        if want_opening:
-            with self.again():
-                with_opening = self.scores([opening + text for text in texts], self.step, **columns)
-            want_opening = [name for name in want_opening if with_opening[name].max() > 0]
+        # 6. Find the rewards that miss a tag, which only the prompt has.
+        always_zero = [name for name in self.names if rewards[name]["constant"] == 0]
+        want_opening = self._want_opening(always_zero, texts, columns)
 
-        # 7. Find the text behind first answers. If it makes the completions longer by more than a
+        # 7. Find text behind first answers. If it makes the completions longer by more than a
         # tenth, score them without it: it may be what keeps answers from being right.
-        ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
-        firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
-        behind = [text[len(first) :].strip() for text, first in zip(texts, firsts, strict=True)]
+        until_answer = [self._until_first_answer(text) for text in texts]
+        runs_on = [
+            text[len(kept) :].strip() != "" for text, kept in zip(texts, until_answer, strict=True)
+        ]
         first_answer = None
-        if sum(map(len, texts)) > 1.1 * sum(map(len, firsts)):
+        if sum(map(len, texts)) > 1.1 * sum(map(len, until_answer)):
             with self.again():
-                first_scores = self.scores(firsts, self.step, **columns)
-            first_answer = _finite(_are_right(first_scores[judges]).mean())
+                scores_until_answer = self.scores(until_answer, self.step, **columns)
+            first_answer = _finite(_are_right(scores_until_answer[judges]).mean())
 
         # 8. Keep the texts for `speed`, and the numbers for the verdict and the report.
         self.results.completions = texts, columns
@@ -342,18 +347,37 @@ class Lab(RewardsUnderTest):
             "rewards": rewards,
             "total": {
                 "mean": _finite(scores["total"].mean()),
-                "zero_spread": float(flat["total"].mean()),
+                "zero_spread": float(is_flat["total"].mean()),
             },
             "judges": judges,
             "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
             "cut_off": cut_off,
             "want_opening": want_opening,
-            "run_on": float(np.mean([text != "" for text in behind])),
+            "run_on": float(np.mean(runs_on)),
             "first_answer": first_answer,
             "one_text": float(np.mean(is_one_text)) if is_one_text else None,
         }
         return self.results.signal
+
+    def _want_opening(self, always_zero: list[str], texts: list[str], columns: dict) -> list[str]:
+        """Return which of the rewards that give 0 to all completions give one of them more if each
+        begins with the tag that opens the reasoning. The prompt may have opened it.
+        """
+        if not always_zero:
+            return []
+        opening = self.tags.tags[0]
+        with self.again():
+            scores = self.scores([opening + text for text in texts], self.step, **columns)
+        return [name for name in always_zero if scores[name].max() > 0]
+
+    def _until_first_answer(self, text: str) -> str:
+        """Return a completion without what is behind its first answer block. A block inside the
+        reasoning is no answer.
+        """
+        _, reasoning_end, _, answer_end = self.tags.tags
+        first = re.match(rf"(?s)(?:.*?{reasoning_end})?.*?{answer_end}", text)
+        return first[0] if first else text
 
     def pass_rates(self, rows: pd.DataFrame, completions: list[list[str]]) -> list[float | None]:
         """Return the share of each row's completions that the judges call right; None if no judge
@@ -424,7 +448,9 @@ def signal_lines(lab: Lab) -> list[str]:
     """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
     signal = lab.results.signal
     dead = signal["total"]["zero_spread"]
-    shares = [f"{name} {r['advantage_share']:.0%}" for name, r in signal["rewards"].items()]
+    shares = []
+    for name, statistics in signal["rewards"].items():
+        shares.append(f"{name} {statistics['advantage_share']:.0%}")
     return [
         f"dead groups: {dead:.0%} of {signal['groups']}",
         f"shares of the advantage: {', '.join(shares)}",
@@ -439,10 +465,14 @@ def _ungrouped(
 
     completions: one group per row.
     """
-    group_of = np.repeat(np.arange(len(rows)), [len(group) for group in completions])
-    records = _records(rows)
-    columns = columns_of([records[group] for group in group_of])
-    return [text for group in completions for text in group], columns, group_of
+    texts = []
+    rows_of_texts = []
+    group_of = []
+    for number, (row, group) in enumerate(zip(_records(rows), completions, strict=True)):
+        texts += group
+        rows_of_texts += [row] * len(group)
+        group_of += [number] * len(group)
+    return texts, columns_of(rows_of_texts), np.array(group_of, dtype=int)
 
 
 def _advantage_shares(
@@ -474,13 +504,12 @@ def _records(rows: pd.DataFrame) -> list[dict]:
     """Return rows as TRL passes them. Pandas reads a list from a Parquet file as an array; here it
     is a list again.
     """
-    return [
-        {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in row.items()
-        }
-        for row in rows.to_dict("records")
-    ]
+    records = rows.to_dict("records")
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, np.ndarray):
+                record[name] = value.tolist()
+    return records
 
 
 def _are_right(scores: pd.DataFrame) -> pd.Series:
@@ -489,8 +518,9 @@ def _are_right(scores: pd.DataFrame) -> pd.Series:
     """
     lowest = scores.min(axis=1)
     right = (lowest >= 0.5).astype(float)
-    # without judges, there are no columns, and no completion has a lowest score
-    return right.mask(lowest.isna()) if len(scores.columns) else right
+    if not len(scores.columns):  # without judges, every lowest score is nan
+        return right
+    return right.mask(lowest.isna())
 
 
 def _finite(value: float) -> float | None:

@@ -9,7 +9,8 @@ policy would read it. For example, `repeats_the_question` yields one call per to
 A player knows only what a policy knows: the question, which is the text of `reset`, and the schemas
 of the tools by name. `luck` is its source of random numbers.
 
-`WINNING`, `PAYING` and `FORMS`, at the end, list the players.
+`WINNING`, `PAYING` and `FORMS`, at the end, list the players. Each entry is one of the functions
+before them with its settings, and the advice for a game in which it earns too much. Begin there.
 """
 
 import math
@@ -30,11 +31,12 @@ def calls_at_random(question: str, schemas: dict, luck: random.Random) -> Iterat
     numbers = [int(number) for number in re.findall(r"\b\d{1,9}\b", question)]
     while True:
         tool = luck.choice(sorted(schemas))
-        number = luck.randrange(1, 101)
-        # a new number is twice as likely as each number of the question
-        number = luck.choice([number, number, *numbers])
+        new_number = luck.randrange(1, 101)
+        # the new number is twice as likely as each number of the question
+        number = luck.choice([new_number, new_number, *numbers])
         word = luck.choice(words_of(schemas[tool], question))
-        yield tool, arguments_of(schemas[tool], values_by_type(word, number), luck.randrange(10**6))
+        values = values_by_type(word, number)
+        yield tool, arguments_of(schemas[tool], values, pick=luck.randrange(10**6))
 
 
 def repeats_one_call(question: str, schemas: dict, luck: random.Random, *, times: int) -> Iterator:
@@ -84,8 +86,9 @@ def answers_wrongly(
     letters = string.ascii_lowercase
     for turn in range(calls):
         # zqaax, zqabx, …, zqazx, zqbax, …: no words of any language
-        text = f"zq{letters[turn // 26 % 26]}{letters[turn % 26]}x"
-        values = values_by_type(text, first_number + turn, length=1)
+        slow_letter = letters[turn // 26 % 26]
+        fast_letter = letters[turn % 26]
+        values = values_by_type(f"zq{slow_letter}{fast_letter}x", first_number + turn, length=1)
         for tool, schema in sorted(schemas.items()):
             yield tool, arguments_of(schema, values, pick=turn)
 
@@ -100,33 +103,33 @@ def writes_grades(
     line: what a tool with one text gets, such as "echo {value} > {name}".
     """
     # 1. For each tool, find the arguments that take any text. A tool may have none.
-    free_texts = {}
+    texts_of = {}
     for tool, schema in sorted(schemas.items()):
-        free_texts[tool] = [
-            name
-            for name, argument in schema["properties"].items()
-            if argument.get("type") == "string" and "enum" not in argument
-        ]
+        texts_of[tool] = []
+        for argument, described in schema["properties"].items():
+            if described.get("type") == "string" and "enum" not in described:
+                texts_of[tool].append(argument)
 
     # 2. Find the names under which a game may keep a grade, and write under the first three.
-    seen = f"{question} {schemas}"
-    names = sorted(set(re.findall(r"[\w/.-]*\w", seen)), key=lambda name: (_rank(name), name))
-    for name in names[:3]:
-        for tool, texts in free_texts.items():
+    names = set(re.findall(r"[\w/.-]*\w", f"{question} {schemas}"))
+    likeliest = sorted(names, key=lambda name: (_rank(name), name))[:3]
+    for name in likeliest:
+        for tool, texts in texts_of.items():
             call = arguments_of(schemas[tool], values_by_type(value, 1, 1), pick=0)
             if len(texts) > 1:
                 # One of the texts is the place, and the others get the grade: the place is the
                 # argument that is called one, else the first.
-                place = [each for each in texts if re.search("file|path|key|name|where", each)]
-                yield tool, call | {(place or texts)[0]: name}
-            elif texts:
-                # With arguments of other types beside it, the text is the place. Alone, it gets
-                # the line.
-                written = name if len(call) > 1 else line.format(name=name, value=value)
-                yield tool, call | {texts[0]: written}
+                places = [each for each in texts if re.search("file|path|key|name|where", each)]
+                place = places[0] if places else texts[0]
+                yield tool, call | {place: name}
+            elif len(texts) == 1 and len(call) > 1:
+                # With arguments of other types beside it, the text is the place.
+                yield tool, call | {texts[0]: name}
+            elif len(texts) == 1:
+                yield tool, {texts[0]: line.format(name=name, value=value)}
 
     # 3. Call the tools that take no text, such as one that ends the game.
-    for tool, texts in free_texts.items():
+    for tool, texts in texts_of.items():
         if not texts:
             yield tool, arguments_of(schemas[tool], values_by_type(value, 0, 1), pick=0)
 
@@ -135,10 +138,12 @@ def _rank(name: str) -> int:
     """Return how unlikely a name is to hold a grade: 0 for `reward.txt`, which names a grade and
     looks like a file, 1 for `reward`, 2 for `notes.txt` and 3 for `word`.
     """
-    names_a_grade = re.search(
-        "reward|grade|score|result|verdict|pass|solved|done|success", name, re.I
-    )
-    return 2 * (not names_a_grade) + (not re.search(r"\w[./_]\w", name))
+    grades = "reward|grade|score|result|verdict|pass|solved|done|success"
+    names_a_grade = re.search(grades, name, re.IGNORECASE)
+    looks_like_a_file = re.search(r"\w[./_]\w", name)
+    if names_a_grade:
+        return 0 if looks_like_a_file else 1
+    return 2 if looks_like_a_file else 3
 
 
 # --- The arguments of their calls -----------------------------------------------------------------
@@ -146,10 +151,9 @@ def _rank(name: str) -> int:
 
 def words_of(schema: dict, text: str) -> list[str]:
     """Return the words in the descriptions of a tool's arguments and in a text, each once."""
-    described = " ".join(
-        argument.get("description", "") for argument in schema["properties"].values()
-    )
-    return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
+    texts = [argument.get("description", "") for argument in schema["properties"].values()]
+    words = re.findall(r"\w+", " ".join([*texts, text]))
+    return list(dict.fromkeys(words)) or ["word"]
 
 
 def values_by_type(text: str, number: float, length: int = 0) -> dict:
@@ -180,16 +184,21 @@ def arguments_of(schema: dict, values: dict, pick: int) -> dict:
     """
     arguments = {}
     for name, argument in schema["properties"].items():
-        # of several possible types, take the first
+        # 1. Find its type. Of several possible types, take the first.
         argument = argument.get("anyOf", [argument])[0]
         json_type = argument.get("type", "string")
         if isinstance(json_type, list):
             json_type = json_type[0]
-        if json_type == "array" and argument.get("items", {}).get("type") in ("integer", "number"):
+        type_of_items = argument.get("items", {}).get("type")
+        if json_type == "array" and type_of_items in ("integer", "number"):
             json_type = "numbers"
-        # an argument of another type, such as an object, is empty
-        allowed = argument.get("enum", [values.get(json_type, {})])
-        arguments[name] = allowed[pick % len(allowed)]
+
+        # 2. Take one of the allowed values, or the value of its type. An argument of another type,
+        # such as an object, is empty.
+        if "enum" in argument:
+            arguments[name] = argument["enum"][pick % len(argument["enum"])]
+        else:
+            arguments[name] = values.get(json_type, {})
     return arguments
 
 
@@ -254,10 +263,10 @@ PAYING = {
 
 # Patterns of shells, SQL and regular expressions, a query, all letters, and blanks to be filled in.
 _MATCH_ANYTHING = [
-    *("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='"),
-    *(string.ascii_letters, f"{string.ascii_lowercase} {string.digits}"),
-    *("_" * length for length in range(3, 9)),
-]
+    "*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='",
+    string.ascii_letters, f"{string.ascii_lowercase} {string.digits}",
+    "___", "____", "_____", "______", "_______", "________",
+]  # fmt: skip
 _WILDCARDS = [partial(answers_each_tool, text=text, number=0, length=1) for text in _MATCH_ANYTHING]
 # How a tool that takes one text might write a grade: the grade alone, in a shell, in Python, as a
 # setting.

@@ -23,6 +23,9 @@ A row that is left out for an attack, with the same reward:
 
 The attack copies an expression from the question, which is a wrong answer on most rows. On this row
 it is the right answer, so the row counts neither for nor against the attack.
+
+`AttackTrial.run` has the four parts of a trial. Its methods stand in the order in which it uses
+them, and those that leave out rows come last.
 """
 
 import re
@@ -65,7 +68,8 @@ class Scored:
         usable in both, because a missing score is not evidence.
         """
         usable = self.usable & other.usable
-        return Scored(np.where(usable[:, None], self.scores - other.scores, np.nan), usable)
+        differences = np.where(usable[:, None], self.scores - other.scores, np.nan)
+        return Scored(differences, usable)
 
     def leave_out(self, number: int) -> None:
         """Remove the scores of one row."""
@@ -116,8 +120,10 @@ class AttackTrial:
         # 1. Score the honest answers, because the attacks are compared with them. Score copies of
         # them twice more: if the same completion gets different scores, the attacks would show
         # nothing but luck.
-        honest_answers = {name: families[name] for name in (HONEST_RIGHT, HONEST_WRONG)}
-        self._score_honest_answers(*honest_answers.values())
+        right = families[HONEST_RIGHT]
+        wrong = families[HONEST_WRONG]
+        honest_answers = {HONEST_RIGHT: right, HONEST_WRONG: wrong}
+        self._score_honest_answers(right, wrong)
         began = time.monotonic()
         before = self._scores_of_honest_copies()
         self._compare_honest_copies(before)
@@ -132,7 +138,8 @@ class AttackTrial:
         # 3. Score the copies again: no win may come from a reward that has changed since. If a
         # reward reads a clock, wait for the next second.
         if any(re.search(_READS_A_CLOCK, code_of(reward)) for reward in self.lab.functions):
-            time.sleep(max(0.0, began + 1.01 - time.monotonic()))
+            next_second = began + 1.01
+            time.sleep(max(0.0, next_second - time.monotonic()))
         self._compare_honest_copies(before)
 
         # 4. Score the attacks that win again: no win may be luck.
@@ -206,14 +213,16 @@ class AttackTrial:
         if family[0].is_part:
             self._leave_out_other_names(completions, scored)
 
-        # 3. For each step and row, keep the attack that earns most.
+        # 3. For each step and row, keep the attack that earns most. The family is usable on a row
+        # if the attacks that were kept for it, perhaps another one at each step, all are.
         scores = np.stack([of_attack.scores for of_attack in scored])
         usable = np.stack([of_attack.usable for of_attack in scored])
         totals = scores[..., -1] if best_by is None else best_by
-        best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
+        best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)  # of shape (steps, rows)
         step, row = np.indices(best.shape)
         self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))
-        self.examples[name] = completions[best[0, 0]][0]
+        best_on_first_row = best[0, 0]
+        self.examples[name] = completions[best_on_first_row][0]
 
     def _score_completions(self, completions: list[list[str]]) -> list[Scored]:
         """Return the scores of each attack.
@@ -247,21 +256,23 @@ class AttackTrial:
     def _compare_with_ceilings(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
         """Return the table of `Lab.attacks`, and set `lost` and `escapes`.
 
-        An attack does not win by the points that an error loses, but by those that it earns: below
-        0, a score of a reward that tells right from wrong counts as 0. What wins only by an error's
-        loss is an escape.
+        Some rewards penalise a wrong answer with a score below 0. An attack does not win because it
+        avoids this penalty, but by the points that it earns: a penalty counts as 0. An attack that
+        wins only because it avoids the penalty is an escape.
         """
         # 1. Begin with each family's mean scores, without a win.
-        names = self.lab.names
         means = pd.DataFrame(
             {name: self._table(scored).mean() for name, scored in self.scored.items()}
         ).T
         compared = means.assign(wins=0.0, gain=0.0, paid_by="")
 
-        # 2. Find the rewards that tell right from wrong and give an error less than 0.
+        # 2. Find the rewards that tell right from wrong and penalise a wrong answer.
         right = means.loc[HONEST_RIGHT]
         wrong = means.loc[HONEST_WRONG]
-        charging = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
+        penalising = []
+        for name in self.lab.names:
+            if wrong[name] < min(0.0, right[name] - 0.25):
+                penalising.append(name)
 
         # 3. Compare each family with its ceiling.
         for name, family in families.items():
@@ -275,12 +286,12 @@ class AttackTrial:
                 won = margins.totals > -_SAME
                 self.lost = np.flatnonzero(won[0]).tolist()
             else:
-                won_with_losses = margins.totals > _SAME
-                if charging:
-                    from_zero = self._from_zero(scored, charging)
-                    margins = from_zero.minus(self._from_zero(ceiling, charging))
+                won_with_penalties = margins.totals > _SAME
+                if penalising:
+                    ceiling = self._without_penalties(ceiling, penalising)
+                    margins = self._without_penalties(scored, penalising).minus(ceiling)
                 won = margins.totals > _SAME
-                if won_with_losses.any() and not won.any():
+                if won_with_penalties.any() and not won.any():
                     self.escapes.append(name)
             if won.any():
                 for column, value in self._wins(margins, won).items():
@@ -295,11 +306,13 @@ class AttackTrial:
         """
         # Each reward adds its margin times its weight to the gain. A reward that scored none of
         # these completions has no mean (nan) and adds nothing.
-        contributions = pd.DataFrame(margins.scores[won][:, :-1], columns=self.lab.names).mean()
+        margins_without_total = margins.scores[won][:, :-1]
+        means = pd.DataFrame(margins_without_total, columns=self.lab.names).mean()
+        contributions = (means * self.lab.weights).fillna(0.0)
         return {
             "wins": won.sum() / np.isfinite(margins.totals).sum(),
             "gain": margins.totals[won].mean(),
-            "paid_by": (contributions * self.lab.weights).fillna(0.0).idxmax(),
+            "paid_by": contributions.idxmax(),
         }
 
     def _table(self, scored: Scored) -> pd.DataFrame:
@@ -307,10 +320,10 @@ class AttackTrial:
         columns = [*self.lab.names, "total"]
         return pd.DataFrame(scored.scores.reshape(-1, len(columns)), columns=columns)
 
-    def _from_zero(self, scored: Scored, charging: list[str]) -> Scored:
-        """Return the scores, with 0 for each score below 0 of the rewards `charging`."""
+    def _without_penalties(self, scored: Scored, penalising: list[str]) -> Scored:
+        """Return the scores, with 0 for each score below 0 of these rewards."""
         table = self._table(scored)
-        table = table.assign(**table[charging].clip(lower=0.0))
+        table = table.assign(**table[penalising].clip(lower=0.0))
         table = table.assign(total=self.lab.total(table))
         return Scored(table.to_numpy().reshape(scored.scores.shape), scored.usable)
 
@@ -349,16 +362,15 @@ class AttackTrial:
         number.
         """
         # 1. Write a completion with the number halfway, for each row with numbers.
-        tags = self.lab.tags
         halfway = list(texts)
         answers = {}  # the attack's answer, by row number
         for number in self._paid_rows(scored):
             row = self.rows[number]
-            answer = (tags.answer_blocks(texts[number]) or [""])[-1].strip()
+            answer = self._last_answer(texts[number]).strip()
             between = _halfway(answer, row["answer"])
             if between is not None:
                 answers[number] = answer
-                halfway[number] = honest(row, tags, between)
+                halfway[number] = honest(row, self.lab.tags, between)
         if not answers:
             return
 
@@ -393,15 +405,21 @@ class AttackTrial:
         for number, row in enumerate(self.rows):
             if len(paying[number]) == 1 and parse_number(row["answer"]) is None:
                 (text,) = paying[number]
-                self.tolerated.setdefault(number, (self.lab.tags.answer_blocks(text) or [""])[-1])
+                self.tolerated.setdefault(number, self._last_answer(text))
                 for of_attack in scored:
                     of_attack.leave_out(number)
+
+    def _last_answer(self, text: str) -> str:
+        """Return the text of a completion's last answer block; "" if it has none."""
+        blocks = self.lab.tags.answer_blocks(text)
+        return blocks[-1] if blocks else ""
 
 
 def _mean_by_row(scores: np.ndarray) -> np.ndarray:
     """Return the means over the steps, the first dimension; nan where there is no score."""
     count = np.isfinite(scores).sum(axis=0)
-    return np.nansum(scores, axis=0) / np.where(count, count, np.nan)
+    # np.nanmean would warn of an empty mean
+    return np.nansum(scores, axis=0) / np.where(count == 0, np.nan, count)
 
 
 def _halfway(answer: str, right: str) -> str | None:
@@ -412,29 +430,36 @@ def _halfway(answer: str, right: str) -> str | None:
     >>> _halfway("0.7", "0.8"), _halfway("40", "42"), _halfway("41", "42"), _halfway("x", "42")
     ('0.75', '41', None, None)
     """
-    given = parse_number(answer)
-    gold = parse_number(right)
-    if not given or not gold or max(abs(given.value), abs(gold.value)) >= 1e15:
+    given_number = parse_number(answer)
+    right_number = parse_number(right)
+    if not given_number or not right_number:
         return None
-    between = (given.value + gold.value) / 2
-    if given.value.denominator == gold.value.denominator == 1:
-        between = gold.value + int(between - gold.value)
-    if between == gold.value and given.value != gold.value:
+    given = given_number.value
+    gold = right_number.value
+    if max(abs(given), abs(gold)) >= 1e15:
+        return None
+    between = (given + gold) / 2
+    if given.denominator == 1 and gold.denominator == 1:
+        between = gold + int(between - gold)  # rounded towards the right answer
+    if between == gold and given != gold:
         return None
     return str(between) if between.denominator == 1 else f"{float(between):.12g}"
 
 
 # Columns that TRL fills itself, and columns of the laboratory's own.
-_NOT_PASSED = {
-    *("prompt", "prompts", "completion", "completions", "completion_ids"),
-    *(WRONG, FAR, OPPOSITE),
-}
+_FILLED_BY_TRL = {"prompt", "prompts", "completion", "completions", "completion_ids"}
+_NOT_PASSED = _FILLED_BY_TRL | {WRONG, FAR, OPPOSITE}
 
 
 def columns_of(rows: list[dict]) -> dict[str, list]:
     """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name) for row in rows] for name in names if name not in _NOT_PASSED}
+    names = {}  # in the order of their first rows
+    for row in rows:
+        names |= dict.fromkeys(row)
+    columns = {}
+    for name in names:
+        if name not in _NOT_PASSED:
+            columns[name] = [row.get(name) for row in rows]
     if "prompt" in names:
         columns["prompts"] = [row.get("prompt") for row in rows]
     return columns

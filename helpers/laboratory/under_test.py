@@ -1,7 +1,7 @@
 """The rewards under test: how the laboratory calls them, and what has been found out about them.
 
 `trial.AttackTrial` scores attacks with them, `measures.Lab` adds the steps, and `verdicts` judges
-the results.
+the results. `RewardsUnderTest.scores` is the one place where rewards are called.
 """
 
 import warnings
@@ -90,7 +90,8 @@ class RewardsUnderTest:
             )
         self.names = [reward_name(function) for function in self.functions]
         for name in self.names:
-            if self.names.count(name) > 1 or name in _TABLE_COLUMNS:
+            is_taken = self.names.count(name) > 1 or name in _TABLE_COLUMNS
+            if is_taken:
                 raise ValueError(
                     f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
                     "name: wrap one in a function with another name."
@@ -112,8 +113,11 @@ class RewardsUnderTest:
         """
         # 1. Collect what TRL passes to a reward. Columns of the data may replace the empty prompts,
         # but not what the trainer adds to them.
-        messages = [[{"role": "assistant", "content": text}] for text in completions]
-        token_ids = [[hash(word) % 2**31 for word in text.split()] for text in completions]
+        messages = []
+        token_ids = []
+        for text in completions:
+            messages.append([{"role": "assistant", "content": text}])
+            token_ids.append([hash(word) % 2**31 for word in text.split()])
         trainer_state = SimpleNamespace(
             global_step=step,
             max_steps=self.max_steps,
@@ -133,27 +137,30 @@ class RewardsUnderTest:
 
         # 2. Call each reward. One that once ran out of time is not called again: it gives None.
         too_slow = self.out_of_time()
-        found = {}
+        columns_of_scores = {}
         for name, function in zip(self.names, self.functions, strict=True):
-            scored = [None] * len(completions)
+            scores = [None] * len(completions)
             if name not in too_slow:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
-                    scored, faults = checked_scores(function, messages, arguments, is_own(function))
+                    scores, faults = checked_scores(function, messages, arguments, is_own(function))
                 self.faults += faults
-                # of each line that warns, show the first warning and keep the last one
-                for each in caught:
-                    if (name, each.lineno) not in self.warned:
-                        # it may quote a completion
-                        text = on_one_line(shorten(each.message, 500))
-                        warnings.warn_explicit(text, each.category, each.filename, each.lineno)
-                    self.warned[name, each.lineno] = str(each.message)
-            found[name] = np.array(scored, dtype=float)  # None becomes nan
+                self._note_warnings(name, caught)
+            columns_of_scores[name] = np.array(scores, dtype=float)  # None becomes nan
 
         # 3. Add the total.
-        table = pd.DataFrame(found)
+        table = pd.DataFrame(columns_of_scores)
         table["total"] = self.total(table)
         return table
+
+    def _note_warnings(self, name: str, caught: list[warnings.WarningMessage]) -> None:
+        """Show the first warning of each line of a reward, and keep the last one in `warned`."""
+        for each in caught:
+            line = (name, each.lineno)
+            if line not in self.warned:
+                text = on_one_line(shorten(each.message, 500))  # it may quote a completion
+                warnings.warn_explicit(text, each.category, each.filename, each.lineno)
+            self.warned[line] = str(each.message)
 
     def total(self, scores: pd.DataFrame) -> pd.Series:
         """Return the weighted sum of each row's scores. As in TRL, None adds nothing, and there is
@@ -195,21 +202,18 @@ class RewardsUnderTest:
         """
         faulty = {fault.reward for fault in self.faults}
         for position, name in enumerate(self.names):
-            first = before[..., position]
+            first = before[..., position]  # the first dimension is that of the copies
             second = after[..., position]
             # a missing score tells nothing: the call has failed, such as a judge's
             both_scored = ~np.isnan(first) & ~np.isnan(second)
             differs = both_scored & ~np.isclose(first, second)
             if name in faulty or not differs.any():
                 continue
-            copies_agree = [
-                np.isclose(scores, scores[0], equal_nan=True).all() for scores in (first, second)
-            ]
-            only_calls_differ = len(first) > 1 and all(copies_agree)
+            only_calls_differ = len(first) > 1 and _copies_agree(first) and _copies_agree(second)
             # the first completion with two scores is the example for all
-            self.results.unsteady.setdefault(
-                name, (float(first[differs][0]), float(second[differs][0]), only_calls_differ)
-            )
+            score = float(first[differs][0])
+            other_score = float(second[differs][0])
+            self.results.unsteady.setdefault(name, (score, other_score, only_calls_differ))
 
     def out_of_time(self) -> set[str]:
         """Return the names of the rewards that once took too long. They are not called again."""
@@ -224,3 +228,8 @@ class RewardsUnderTest:
             return self.names[:1]
         gap = table.loc[HONEST_RIGHT, self.names] - table.loc[HONEST_WRONG, self.names]
         return [name for name in self.names if gap[name] > 0.25]
+
+
+def _copies_agree(scores: np.ndarray) -> bool:
+    """Return whether the copies of each completion, the first dimension, have the same score."""
+    return bool(np.isclose(scores, scores[0], equal_nan=True).all())

@@ -1,5 +1,10 @@
 """The laboratory's verdict: go or no go, with its reasons and what to change, from the numbers of
 `measures.Lab`.
+
+`verdict_on` comes first: it goes through the steps that were run, and each `_add_…` below it adds
+the reasons that follow from one of them. A reason against training is a stop; what is only worth
+knowing is a note. Functions that return a text, such as `_advice_on_attack`, write the last part of
+a reason: what to change.
 """
 
 import inspect
@@ -25,11 +30,10 @@ STEPS = {
     "signal": "what GRPO would learn from a policy's completions",
     "speed": "how long the rewards take on them",
 }
-# Attacks by name: the one that a policy finds first, one that reads well, and those without an
-# answer.
-_LIKELIEST = "the question handed back"
+# Attacks by name.
+_LIKELIEST = "the question handed back"  # a policy finds this one first, whatever it earns
 _IN_REASONING = "right in the reasoning only"
-SILENT = (
+SILENT = (  # those without an answer
     "nothing at all",
     "white space",
     "the four tags, empty",
@@ -39,12 +43,12 @@ _JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards 
 
 # Thresholds, as shares unless they say otherwise.
 _HARDLY_DRIVEN = 0.10  # of the advantage: if judges drive less, being right hardly counts
-_MOSTLY_FLAT = 0.50  # of the groups: if more score the same throughout, it is a stop
-_NEVER_RIGHT = 0.02  # mean pass rates up to this leave nothing to reinforce,
-_ALWAYS_RIGHT = 0.95  # and from this on nothing to learn
-_EVEN_ODDS = 0.5  # if silence pays unless the policy is right this often, an error costs too much
-_RUN_ON = 0.2  # more completions than these write on behind their answer, or are wrong by it
-_CUT_OFF = 0.1  # if more completions end at the limit, it is named before anything about the policy
+_MOSTLY_FLAT = 0.50  # of the groups: if more have one score throughout, it is a stop
+_NEVER_RIGHT = 0.02  # of the completions: if no more are right, there is nothing to reinforce
+_ALWAYS_RIGHT = 0.95  # of the completions: if as many are right, there is nothing to learn
+_EVEN_ODDS = 0.5  # if silence pays for a policy that is right this often, an error costs too much
+_RUN_ON = 0.2  # of the completions: if more continue behind their answer, it is said
+_CUT_OFF = 0.1  # of the completions: if more end at the limit of length, this is said first
 _TWINS = 0.95  # rewards with a higher rank correlation count as one
 _SLOW = 1000  # ms per 1,000 completions
 _MOST_CAUSES = 3  # causes of a reward's faults that a verdict names
@@ -86,31 +90,16 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
         verdict.stops.append("nothing has been tried yet: run cases, attacks and signal first.")
         return verdict
 
-    # 1. rewards that fail, or score nothing
+    # 1. Rewards that fail, or score nothing.
     for name in lab.names:
         _add_faults(lab, name, verdict)
 
-    # 2. rewards that give the same completion different scores: all other numbers may be luck
-    for name, (first, second, by_call) in results.unsteady.items():
-        cause = (
-            "GRPO would learn from chance. Derive random numbers from the completion, do not read "
-            "the clock, and let a judge answer at temperature 0."
-        )
-        if by_call:
-            cause = (
-                "All copies changed in the same way, so the reward counts its calls or keeps state "
-                "between them. For a schedule, read trainer_state.global_step, which also holds "
-                "after a resume; the attacks are then tried at several steps."
-            )
-        verdict.stops.append(
-            f"the same completion gets different scores: {name} gave it {first:g}, and "
-            f"{second:g} in another call. {cause} Correct this first: until then, nothing else "
-            "that was tried here can be judged."
-        )
+    # 2. Rewards that give the same completion different scores: all other numbers may be luck.
     if results.unsteady:
+        _add_unsteady(lab, verdict)
         return verdict
 
-    # 3. the steps that were run
+    # 3. The steps that were run.
     if results.cases is not None:
         wrong = differences(results.cases)
         if len(wrong):
@@ -132,7 +121,7 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
                     "step of that size."
                 )
 
-    # 4. what the steps do not show
+    # 4. What the steps do not show.
     for name, function in zip(lab.names, lab.functions, strict=True):
         if isinstance(function, TextReward):
             verdict.notes.append(
@@ -151,8 +140,11 @@ def _scores_of(lab: RewardsUnderTest, name: str) -> set[float]:
     means.
     """
     results = lab.results
-    tables = [table for table in (results.cases, results.attacks) if table is not None]
-    scores = {score for table in tables for score in table[name].dropna()}
+    scores = set()
+    if results.cases is not None:
+        scores |= set(results.cases[name].dropna())
+    if results.attacks is not None:
+        scores |= set(results.attacks[name].dropna())
     if results.signal is not None:
         scores.add(results.signal["rewards"][name]["mean"])
     return scores - {None}
@@ -169,12 +161,14 @@ def _add_faults(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
     scores = _scores_of(lab, name)
 
     # 1. Faults. Those with the same advice, or the same error in the same line, have one cause.
-    causes = [fault.advice or fault.cause for fault in faults]
-    for cause, count in Counter(causes).most_common(_MOST_CAUSES):
-        first = faults[causes.index(cause)]
-        verdict.stops.append(f"{first} ({count} of {len(faults)} faults). {first.advice}".strip())
     if faults:
-        if scores and is_own(lab.reward(name)) and not all(fault.advice for fault in faults):
+        causes = [fault.advice or fault.cause for fault in faults]
+        for cause, count in Counter(causes).most_common(_MOST_CAUSES):
+            first = faults[causes.index(cause)]
+            reason = f"{first} ({count} of {len(faults)} faults). {first.advice}"
+            verdict.stops.append(reason.strip())
+        all_have_advice = all(fault.advice for fault in faults)
+        if scores and is_own(lab.reward(name)) and not all_have_advice:
             verdict.stops[-1] += (
                 " A reward must score any text: return 0.0 if it cannot read the completion."
             )
@@ -190,26 +184,51 @@ def _add_faults(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
         return
 
     # 3. Few scores. It is a stop if no honest answer got one, or if there is no other reward.
-    no_honest_answer = (
-        table is not None and table.loc[[HONEST_RIGHT, HONEST_WRONG], name].isna().all()
-    )
-    statistics = signal["rewards"][name] if signal else {"scored": 1.0, "unscored": None}
-    scored = statistics["scored"]
-    if no_honest_answer or scored == 0 or (statistics["unscored"] or 0.0) > _MOSTLY_FLAT:
-        subject = (
-            f"{1 - scored:.0%} of the policy's completions" if scored < 1 else "honest answers"
-        )
+    honest_unscored = False
+    if table is not None:
+        honest_unscored = table.loc[[HONEST_RIGHT, HONEST_WRONG], name].isna().all()
+    scored = 1.0  # the share of the policy's completions
+    unscored_beside_scored = 0.0  # the share without a score, if another one of the row has one
+    if signal:
+        scored = signal["rewards"][name]["scored"]
+        unscored_beside_scored = signal["rewards"][name]["unscored"] or 0.0
+    if honest_unscored or scored == 0 or unscored_beside_scored > _MOSTLY_FLAT:
+        subject = "honest answers"
+        if scored < 1:
+            subject = f"{1 - scored:.0%} of the policy's completions"
         verdict.add(
             f"{name} gave {subject} no score.{_last_warning(lab, name)} Can it read what its judge "
             "replies?",
-            stops=no_honest_answer or len(lab.names) == 1,
+            stops=honest_unscored or len(lab.names) == 1,
         )
 
 
 def _last_warning(lab: RewardsUnderTest, name: str) -> str:
     """Return what a reward warned of last, as a sentence to append; "" if of nothing."""
-    warned = [text for (reward, _), text in lab.warned.items() if reward == name]
-    return f" Its last warning: {on_one_line(warned[-1][:300])}" if warned else ""
+    warnings = [text for (reward, _line), text in lab.warned.items() if reward == name]
+    if not warnings:
+        return ""
+    return f" Its last warning: {on_one_line(warnings[-1][:300])}"
+
+
+def _add_unsteady(lab: RewardsUnderTest, verdict: Verdict) -> None:
+    """Add a stop for each reward that gives the same completion different scores."""
+    for name, (first, second, only_calls_differ) in lab.results.unsteady.items():
+        cause = (
+            "GRPO would learn from chance. Derive random numbers from the completion, do not read "
+            "the clock, and let a judge answer at temperature 0."
+        )
+        if only_calls_differ:
+            cause = (
+                "All copies changed in the same way, so the reward counts its calls or keeps state "
+                "between them. For a schedule, read trainer_state.global_step, which also holds "
+                "after a resume; the attacks are then tried at several steps."
+            )
+        verdict.stops.append(
+            f"the same completion gets different scores: {name} gave it {first:g}, and "
+            f"{second:g} in another call. {cause} Correct this first: until then, nothing else "
+            "that was tried here can be judged."
+        )
 
 
 def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
@@ -223,11 +242,13 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
     # 1. Rewards that give full marks to nearly every attack with an answer, and less to some text
     # without one. It is a stop if the reward reads the column `answer`; others may judge the style.
-    answered = [bool(lab.tags.extract_answer(text)) for text in table["example"]]
+    has_answer = [bool(lab.tags.extract_answer(text)) for text in table["example"]]
     for name in lab.names:
         scores = table[name]
-        full = scores >= scores.max() - TOLERANCE
-        if scores.max() > 0 and full[answered].mean() > 0.95 and not full[scores.notna()].all():
+        has_full_marks = scores >= scores.max() - TOLERANCE
+        nearly_all_answers = has_full_marks[has_answer].mean() > 0.95
+        every_text = has_full_marks[scores.notna()].all()
+        if scores.max() > 0 and nearly_all_answers and not every_text:
             shown = getattr(lab.reward(name), "shows", ())  # the columns that a judge reads
             verdict.add(
                 f"{name} gives full marks ({scores.max():g}) to correct answers, wrong answers and "
@@ -241,8 +262,7 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     if wrong["wins"] > 0:
         _add_wrong_answers(lab, verdict)
 
-    # 3. Attacks that win: three in full, and the names of the others. A policy finds the question
-    # handed back first, whatever it earns.
+    # 3. Attacks that win: three in full, the likeliest one first, and the names of the others.
     winners = table[(table["wins"] > 0) & (table.index != HONEST_WRONG)]
     winners = winners.sort_index(key=lambda names: names != _LIKELIEST, kind="stable")
     for attack, row in winners.head(3).iterrows():
@@ -262,8 +282,10 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     # 5. Rewards that no honest answer earns, and that charge nothing. If completions of a policy
     # were scored, `_add_signal` says more about them.
     for name in lab.names:
-        earns_nothing = right[name] == wrong[name] == table[name].min() == 0
-        if earns_nothing and not wrong["wins"] and results.signal is None:
+        earns_nothing = right[name] == 0 and wrong[name] == 0
+        charges_nothing = table[name].min() == 0
+        is_unexplained = not wrong["wins"] and results.signal is None
+        if earns_nothing and charges_nothing and is_unexplained:
             verdict.notes.append(
                 f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it "
                 "requires another form, such as other tags (`tags`), a policy that uses this one "
@@ -290,26 +312,29 @@ def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
     # as long as p < worth[attack] / worth[right]. It is a stop if that is even, or more.
     if lab.results.escapes:
         judges = lab.judges()
-        worth = table[judges].fillna(0.0) @ pd.Series(lab.weights, lab.names)[judges]
+        weights = pd.Series(lab.weights, lab.names)[judges]
+        worth = table[judges].fillna(0.0) @ weights
         worth -= worth[HONEST_WRONG]
         attack = worth[lab.results.escapes].round(6).idxmax()
-        rate = worth[attack] / worth[HONEST_RIGHT]
-        cost = (
-            f"{'silence' if attack in SILENT else repr(attack)} scores more than a wrong answer: "
-            f"the attack {attack!r} earns {earned[attack]:.2f} more than an honest wrong answer, "
-            f"whose score is negative. A policy that is correct less than {rate:.0%} of the time "
-            "earns most by giving no answer, and GRPO teaches that, question by question."
+        even_rate = worth[attack] / worth[HONEST_RIGHT]
+        subject = "silence" if attack in SILENT else repr(attack)
+        reason = (
+            f"{subject} scores more than a wrong answer: the attack {attack!r} earns "
+            f"{earned[attack]:.2f} more than an honest wrong answer, whose score is negative. A "
+            f"policy that is correct less than {even_rate:.0%} of the time earns most by giving no "
+            "answer, and GRPO teaches that, question by question."
         )
-        if rate >= _EVEN_ODDS - 1e-6:
+        if even_rate >= _EVEN_ODDS - 1e-6:
             verdict.stops.append(
-                f"{cost} Make the penalty for a wrong answer smaller, or give silence the same "
+                f"{reason} Make the penalty for a wrong answer smaller, or give silence the same "
                 "penalty."
             )
         else:
-            verdict.notes.append(cost)
+            verdict.notes.append(reason)
 
     # 2. Silence gets no score, and no reward has failed, which would be the reason.
-    if not lab.faults and earned[earned.index.isin(SILENT)].isna().any():
+    earned_by_silence = earned[earned.index.isin(SILENT)]
+    if earned_by_silence.isna().any() and not lab.faults:
         verdict.add(
             "silence gets no score (None), so TRL leaves it out of its group, and it is worth more "
             "than a wrong answer: give unreadable completions a number, such as the score of a "
@@ -323,14 +348,18 @@ def _add_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
     right = lab.results.attacks.loc[HONEST_RIGHT]
     wrong = lab.results.attacks.loc[HONEST_WRONG]
     gold, other = lab.results.lost[0]
+
+    # 1. One of the user's own rewards gives nothing to either: it does not find the answer.
     own = [name for name in lab.names if is_own(lab.reward(name))]
     for name in own:
-        if right[name] == wrong[name] == 0:
+        if right[name] == 0 and wrong[name] == 0:
             verdict.stops.append(
                 f"a correct answer earns nothing: {name} gives 0 to {gold!r:.80}. "
                 f"{_why_nothing(lab, name)}"
             )
             return
+
+    # 2. Otherwise, the advice depends on which reward should tell them apart.
     advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
     if own:
         advice += (
@@ -352,9 +381,11 @@ def _add_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     """Return what to change in the reward that pays for an attack."""
-    if missing := _missing_columns(lab, payer):
+    missing = _missing_columns(lab, payer)
+    if missing:
         return missing
-    if lab.weights[lab.names.index(payer)] < 0:
+    weight = lab.weights[lab.names.index(payer)]
+    if weight < 0:
         return (
             "Its weight is negative, so it penalises what it measures, and this attack has less of "
             "it."
@@ -398,21 +429,23 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
     """
     body = _body(lab, name)
     # The name of the parameter for all other columns: `columns` of `**columns`, if there is one.
-    keywords = "|".join(re.findall(r"\*\*(\w+)", body)[:1])
-    # columns["name"] and columns.get("name"), or a parameter with the default None
-    pattern = (
-        rf"""\b(?:{keywords})(?:\[|\.\w+\()\s*["'](\w+)|(\w+)(?:\s*:[^,=]*)?\s*=\s*None\s*[,)]"""
-    )
-    asked = {looked_up or parameter for looked_up, parameter in re.findall(pattern, body)}
-    missing = ", ".join(sorted(asked - {*lab.results.columns, *FROM_TRL}))
-    if missing:
-        return f"It asks for {missing}; the columns are {', '.join(lab.results.columns)}."
-    return ""
+    others = re.search(r"\*\*(\w+)", body)
+    columns = others[1] if others else ""
+    # A reward asks for a column by `columns["name"]` or `columns.get("name")`, or by a parameter
+    # with the default None.
+    looked_up = rf"""\b(?:{columns})(?:\[|\.\w+\()\s*["'](\w+)"""
+    parameter = r"(\w+)(?:\s*:[^,=]*)?\s*=\s*None\s*[,)]"
+    asked = {match[1] or match[2] for match in re.finditer(f"{looked_up}|{parameter}", body)}
+    missing = sorted(asked - {*lab.results.columns, *FROM_TRL})
+    if not missing:
+        return ""
+    return f"It asks for {', '.join(missing)}; the columns are {', '.join(lab.results.columns)}."
 
 
 def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
     """Return the likely cause why a user's own reward gives 0 to right answers."""
-    if missing := _missing_columns(lab, name):
+    missing = _missing_columns(lab, name)
+    if missing:
         return missing
     code = code_of(lab.reward(name))
     if "math_verify" in code and re.search("async def|thread", code, re.I):
@@ -437,14 +470,14 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """
     signal = lab.results.signal
     rewards = signal["rewards"]
-    flat = signal["total"]["zero_spread"]  # the share of groups that score the same throughout
+    flat = signal["total"]["zero_spread"]  # the share of groups that have one score throughout
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
-    passing = float(np.mean(rates)) if rates else None
+    passing = float(np.mean(rates)) if rates else None  # the share of completions that are right
 
     # 1. Completions that were cut off come before all other reasons, which may follow from them. It
     # is a stop if few groups learn.
     if signal["cut_off"] > _CUT_OFF:
-        few_learn = flat > _MOSTLY_FLAT or (passing or 0.0) <= _NEVER_RIGHT
+        few_learn = flat > _MOSTLY_FLAT or passing is None or passing <= _NEVER_RIGHT
         reasons = verdict.stops if few_learn else verdict.notes
         reasons.insert(
             0,
@@ -483,7 +516,8 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
     driven = sum(shares[name] for name in signal["judges"])
     largest = max(shares, key=shares.get)
-    if driven < _HARDLY_DRIVEN and _NEVER_RIGHT < passing < _ALWAYS_RIGHT and flat < 1:
+    something_to_learn = _NEVER_RIGHT < passing < _ALWAYS_RIGHT and flat < 1
+    if driven < _HARDLY_DRIVEN and something_to_learn:
         verdict.stops.append(
             f"{named} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
             f"wants ({shares[largest]:.0%}) instead. Raise the weight of the former, or lower "
@@ -493,12 +527,15 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     # 6. Rewards that do not move the advantage, or move it together.
     for name, statistics in rewards.items():
         varies = statistics["scored"] and statistics["constant"] is None
-        if statistics["zero_spread"] == 1 and len(rewards) > 1 and varies:
+        differs_in_no_group = statistics["zero_spread"] == 1
+        if varies and differs_in_no_group and len(rewards) > 1:
             verdict.notes.append(
                 f"{name} never differs within a group, so it teaches nothing here."
             )
         for other, correlation in statistics["rank_correlation"].items():
-            if name < other and correlation is not None and correlation > _TWINS:
+            if correlation is None or other < name:  # each pair once
+                continue
+            if correlation > _TWINS:
                 verdict.notes.append(
                     f"{name} and {other} rank completions almost identically ({correlation:.2f}): "
                     "together they act as one reward."
@@ -516,7 +553,7 @@ def _add_pass_rate(lab: RewardsUnderTest, passing: float, named: str, verdict: V
 
     # 1. Text behind answers, which may keep them from being right. It is a stop if the policy ends
     # few of its right answers: one that ends most of them learns from the reward to end the others.
-    first_answer = signal["first_answer"] or 0.0
+    first_answer = signal["first_answer"] or 0.0  # the share that is right without that text
     would_be_right = first_answer - passing > _RUN_ON
     if would_be_right:
         verdict.add(
@@ -548,8 +585,9 @@ def _add_pass_rate(lab: RewardsUnderTest, passing: float, named: str, verdict: V
 
 def _advice_on_spread(signal: dict, passing: float | None) -> str:
     """Return how groups come to differ; "" if another reason has better advice."""
-    never_or_always_right = passing is not None and not _NEVER_RIGHT < passing < _ALWAYS_RIGHT
-    if signal["cut_off"] > _CUT_OFF or never_or_always_right:
+    if signal["cut_off"] > _CUT_OFF:
+        return ""
+    if passing is not None and (passing <= _NEVER_RIGHT or passing >= _ALWAYS_RIGHT):
         return ""
     if signal["one_text"] > 0.5:
         return "In most of them, all completions are the same text: raise the temperature."
@@ -565,7 +603,8 @@ def _advice_on_never_right(signal: dict) -> str:
     """Return what helps a policy that is never right; "" if another reason has better advice."""
     if signal["cut_off"] > _CUT_OFF:
         return ""
-    if signal["answered"] <= _NEVER_RIGHT and set(signal["judges"]) <= set(_JUDGE_ANSWERS):
+    all_read_the_block = set(signal["judges"]) <= set(_JUDGE_ANSWERS)
+    if signal["answered"] <= _NEVER_RIGHT and all_read_the_block:
         return (
             f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "
             "for the tags, and is max_completion_length long enough? Worked examples in the "
@@ -582,14 +621,18 @@ def _advice_on_never_right(signal: dict) -> str:
 def _note_on_constant(lab: RewardsUnderTest, name: str, score: float) -> str:
     """Return a note about a reward that gave every completion the same score."""
     note = f"{name} gave {score:g} to every completion that it judged"
+
+    # 1. One of the user's own rewards that no attack has moved either.
     attacked_in_vain = lab.results.attacks is not None and len(_scores_of(lab, name)) == 1
     if attacked_in_vain and is_own(lab.reward(name)):
         note += ", and to all attacks."
         if score == 0:
             note += f" Nothing we tried earned a point. {_why_nothing(lab, name)}"
-        if score or "completion_text" not in code_of(lab.reward(name)):
+        if score != 0 or "completion_text" not in code_of(lab.reward(name)):
             note += f" Does it look at the text? {MESSAGES}"
         return note
+
+    # 2. A reward that misses a tag, which only the prompt has.
     if name in lab.results.signal["want_opening"]:
         advice = "Prepare the data again with notebook 01, which detects this, or remove"
         if lab.tags.opened:

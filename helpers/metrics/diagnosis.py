@@ -66,12 +66,20 @@ def diagnose(history: pd.DataFrame | list[dict] | str | Path) -> list[Finding]:
     only the rules in AT_ONCE are used. A finding that another one explains gives no advice of its
     own but names that one (`Finding.cause`).
     """
+    # 1. Read the history, with TRL's names.
     if isinstance(history, str | Path):
         history = read_log(Path(history))
     signals = Signals(in_trl_names(pd.DataFrame(history)))
-    rules = RULES if signals.enough_rows else AT_ONCE
-    findings = [apply(rule, signals) for rule in rules]
-    findings = explained([finding for finding in findings if finding is not None])
+
+    # 2. Apply the rules, and find out which finding explains which.
+    findings = []
+    for rule in RULES if signals.enough_rows else AT_ONCE:
+        finding = apply(rule, signals)
+        if finding is not None:
+            findings.append(finding)
+    findings = explained(findings)
+
+    # 3. Say if the history is too short for most rules, and sort.
     if not signals.enough_rows:
         findings.append(
             Finding(
@@ -124,6 +132,7 @@ def unread(signals: Signals) -> Finding | None:
     """Report columns that every training run logs but that are missing here: a fault in them would
     go unnoticed.
     """
+    # 1. Which columns have no number? Some trainers never log them.
     columns = [str(column) for column in signals.rows]
     missing = [name for name in LOGGED if signals.optional(name) is None]
     for beginning, never_logged in NEVER_LOGGED.items():
@@ -131,6 +140,8 @@ def unread(signals: Signals) -> Finding | None:
             missing = [name for name in missing if name not in never_logged]
     if signals.rows.empty or not missing:
         return None
+
+    # 2. How much can be judged without them?
     severity = "warning"
     if "reward" in missing:
         sentence = "Without a reward nothing can be judged."

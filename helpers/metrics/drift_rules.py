@@ -24,14 +24,21 @@ def high_kl(signals: Signals) -> Finding | None:
     now = level.iloc[-1]
     if now <= KL_HIGH:
         return None
-    low = np.flatnonzero(level <= KL_HIGH)
-    since = level.iloc[low[-1] + 1 :] if len(low) else level
-    runaway = now > KL_RUNAWAY
+
+    # Since when? From the row after the last low one, or from the beginning.
+    low_rows = np.flatnonzero(level <= KL_HIGH)
+    high_part = level.iloc[low_rows[-1] + 1 :] if len(low_rows) else level
+    severity = "warning"
+    sentence = "The KL is high."
+    if now > KL_RUNAWAY:
+        severity = "critical"
+        sentence = "The policy has moved far from the reference model."
     return Finding(
-        "critical" if runaway else "warning",
+        severity,
         "kl",
-        "The policy has moved far from the reference model." if runaway else "The KL is high.",
-        f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at {span(since)}",
+        sentence,
+        f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at "
+        f"{span(high_part)}",
         "Lower the learning rate first, then raise beta: this far from the reference, a policy "
         "forgets what it could do.",
     )
@@ -102,8 +109,9 @@ CLIP_HIGH = 0.25  # of the tokens; usual: 0 with one update per round of samplin
 
 def clipped_updates(signals: Signals) -> Finding | None:
     """Report that many tokens are outside the clip range: a ratio that stays high or climbs."""
-    names = ("clip_ratio/region_mean", "clip_ratio")
-    ratio = next((one for one in map(signals.optional, names) if one is not None), None)
+    ratio = signals.optional("clip_ratio/region_mean")
+    if ratio is None:
+        ratio = signals.optional("clip_ratio")
     if ratio is None:
         ratio = signals.series("clip_ratio/low_mean") + signals.series("clip_ratio/high_mean")
     last = signals.last_window(ratio.dropna())

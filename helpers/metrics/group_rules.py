@@ -41,15 +41,17 @@ def dead_groups(signals: Signals) -> Finding | None:
     # 1. Most groups must be dead for certain. In the first steps, some are dead by chance, so every
     # group must be dead.
     share = signals.series("frac_reward_zero_std", MIN_WINDOW)
-    if signals.unweighted or (not signals.enough_rows and share.min() < 1):
+    if signals.unweighted:
         return None
-    # With few groups per step, the last window may be too short to be certain. It is then enough
-    # that the whole run is, and that the window's mean is above a half.
+    if not signals.enough_rows and share.min() < 1:
+        return None
     last = signals.last_window(share)
-    if lower_bound(last) < MOST and min(last.mean(), lower_bound(share)) < MOST:
-        return None
     start = share.iloc[:MIN_WINDOW].mean()
     now = last.mean()
+    # With few groups per step, the last window may be too short to be certain. It is then enough
+    # that the whole run is, and that the window's mean is above a half.
+    if lower_bound(last) < MOST and min(now, lower_bound(share)) < MOST:
+        return None
     correct = signals.share_correct
     evidence = f"{now:.0%} of the groups at {span(last)}, {start:.0%} at the start"
     if correct is not None:
@@ -69,8 +71,9 @@ def dead_groups(signals: Signals) -> Finding | None:
 
     # 3. Has the policy collapsed? It then had fewer dead groups before, and has less entropy now.
     # (A policy that writes noise has more.)
+    has_more_dead_groups = now - start >= 0.3
     has_less_entropy = signals.entropy_left is not None and signals.entropy_left < 0.5
-    if now - start >= 0.3 and has_less_entropy and not signals.has_risen(signals.success):
+    if has_more_dead_groups and has_less_entropy and not signals.has_risen(signals.success):
         return Finding(
             "critical",
             "mode_collapse",
@@ -90,14 +93,16 @@ def _unsolved_groups(signals: Signals, start: float, now: float, evidence: str) 
     """
     # 1. Are almost all answers wrong?
     is_wrong = signals.share_correct is not None and signals.share_correct < NEVER
-    if signals.correctness is not None and signals.last_window(signals.correctness).mean() <= 0:
-        is_wrong = True
+    if signals.correctness is not None:
+        correctness_now = signals.last_window(signals.correctness).mean()
+        is_wrong = is_wrong or correctness_now <= 0
 
     # 2. Does the log tell? Even without a reward that judges the answer, a total of 0 or less shows
     # that nothing is earned.
     level = signals.last_window(signals.series("reward")).mean()
     is_known = is_wrong or signals.share_correct is not None or level <= 0
-    if is_wrong:  # they may all earn something else in full, so "teach nothing" is not said
+    if is_wrong:
+        # "teach nothing" may be false, because they may earn something else in full
         sentence = "Many groups are dead, and almost no answer is correct."
     elif is_known:
         sentence = (
@@ -136,11 +141,11 @@ def _advice_for_dead_groups(signals: Signals, is_wrong: bool, is_known: bool, le
 
     # 2. The questions are too hard.
     if is_wrong or level <= 0:
-        begin = "" if level > 0 else "No completion earns the reward. "
-        return (
-            f"{begin}Use easier questions, a larger model, or a reward with partial credit, and "
-            "read some completions."
+        advice = (
+            "Use easier questions, a larger model, or a reward with partial credit, and read some "
+            "completions."
         )
+        return advice if level > 0 else f"No completion earns the reward. {advice}"
 
     # 3. The reward is the same at all steps.
     if np.ptp(reward) < 1e-6:
@@ -168,25 +173,27 @@ def constant_reward(signals: Signals) -> Finding | None:
         std = signals.optional(f"rewards/{name}/std")
         if mean is None or std is None or min(len(mean), len(std)) < MIN_ROWS:
             continue
-        # It is constant if it differs neither within a step nor between steps.
-        if max(std.max(), np.ptp(mean)) < 1e-6:
-            value = mean.iloc[0]
-            if value == 0:
-                advice = (
-                    "If it is a penalty, keep it: nothing was wrong. If no completion can earn it, "
-                    "use easier questions. If some should: completions are lists of messages, and "
-                    "`completion_text` gives the text."
-                )
-            else:
-                advice = (
-                    "If these are full marks, it is learned: use harder questions, or remove it. "
-                    "If not, it judges nothing."
-                )
-            return Finding(
-                "warning",
-                "constant",
-                "A reward gives every completion the same number, so it teaches nothing.",
-                f"{name} is {value:g} for all completions at {span(mean)}",
-                advice,
+        differs_within_a_step = std.max() >= 1e-6
+        differs_between_steps = np.ptp(mean) >= 1e-6
+        if differs_within_a_step or differs_between_steps:
+            continue
+        value = mean.iloc[0]
+        if value == 0:
+            advice = (
+                "If it is a penalty, keep it: nothing was wrong. If no completion can earn it, "
+                "use easier questions. If some should: completions are lists of messages, and "
+                "`completion_text` gives the text."
             )
+        else:
+            advice = (
+                "If these are full marks, it is learned: use harder questions, or remove it. "
+                "If not, it judges nothing."
+            )
+        return Finding(
+            "warning",
+            "constant",
+            "A reward gives every completion the same number, so it teaches nothing.",
+            f"{name} is {value:g} for all completions at {span(mean)}",
+            advice,
+        )
     return None

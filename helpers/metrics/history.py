@@ -1,4 +1,9 @@
-"""The training history as a table: one row per logged step, with TRL's column names."""
+"""The training history as a table: one row per logged step, with TRL's column names.
+
+`read_metrics` reads the table that this project writes. `read_log` reads logs of other trainers and
+trackers, in many forms; `in_trl_names` then renames their columns. The functions at the end are
+what figures and notebooks compute from a history.
+"""
 
 import ast
 import json
@@ -30,14 +35,15 @@ def read_log(path: Path) -> pd.DataFrame:
     if "tfevents" in path.name:
         return _read_events([path])
 
-    # 1. Read the file as a table.
+    # 1. Read the file as a table. Columns are separated by the sign that is most frequent in the
+    # first line; if that is not the comma, the comma may be the decimal point, as in 0,25.
     file_type = path.suffix.lower()
     decimal_comma = False
     if file_type in (".csv", ".tsv"):
         with path.open(encoding="utf-8", errors="replace") as file:
-            separator = max(",;\t", key=file.readline().count)
+            names = file.readline()
+        separator = max(",;\t", key=names.count)
         table = pd.read_csv(path, sep=separator)
-        # where the comma does not separate columns, it is some countries' decimal point
         decimal_comma = separator != ","
     elif file_type == ".parquet":
         table = pd.read_parquet(path)
@@ -56,25 +62,33 @@ def read_log(path: Path) -> pd.DataFrame:
         if is_number.any() and (is_number | is_missing).all():
             table[column] = numbers / np.where(texts.str.endswith("%"), 100, 1)
 
-    # 3. Refuse several runs in one table, because no number may be made of two. They show in the
-    # columns of an export of wandb (`RUN - train/reward`), in a column for the run, or in steps
-    # that begin again.
+    # 3. Refuse several runs in one table, because no number may be made of two.
+    _refuse_several_runs(path, table)
+    return table
+
+
+# What a log has in place of a missing number, in lower case.
+_MISSING = ("", "nan", "-nan", "none", "null", "nil", "na", "n/a", "#n/a", "<na>", "-", "–", "—")
+
+
+def _refuse_several_runs(path: Path, table: pd.DataFrame) -> None:
+    """Raise ValueError if a table, read from this path, holds several runs."""
+    # 1. An export of wandb has a column for each run: `RUN - train/reward`.
     prefixes = [str(column).rpartition(" - ")[0] for column in table]
     _refuse_several(path, [prefix for prefix in prefixes if prefix])
+
+    # 2. A column may name the run.
     for column in table:
         if re.fullmatch("_?run([_ ]?(id|name))?", str(column), re.IGNORECASE):
             _refuse_several(path, table[column].dropna())
+
+    # 3. Steps may begin again: the first step then has several rows with a reward.
     named = in_trl_names(table)
     if {"step", "reward"} <= {*named}:
         steps = pd.to_numeric(named["step"][named["reward"].notna()], errors="coerce")
         first = steps.min()
         count = int((steps == first).sum())
         _refuse_several(path, [f"run {n + 1} from step {first:g}" for n in range(count)])
-    return table
-
-
-# What stands in a log where there is no number, in lower case.
-_MISSING = ("", "nan", "-nan", "none", "null", "nil", "na", "n/a", "#n/a", "<na>", "-", "–", "—")
 
 
 def _read_folder(path: Path) -> pd.DataFrame:
@@ -123,8 +137,12 @@ def _read_text(path: Path) -> pd.DataFrame:
 
     # 3. verl's file logger nests the numbers of a step under "data"; take them out.
     if not isinstance(rows, dict):
-        rows = [{"data": {}} | row for row in rows if isinstance(row, dict)]
-        rows = [row | row["data"] if isinstance(row["data"], dict) else row for row in rows]
+        nested = [row for row in rows if isinstance(row, dict)]
+        rows = []
+        for row in nested:
+            data = row.get("data", {})
+            row = {"data": data} | row
+            rows.append(row | data if isinstance(data, dict) else row)
     if not rows:
         raise ValueError(
             f"{path}: no training history was found in it. Known formats: CSV, TSV, Parquet, JSON, "
@@ -176,8 +194,8 @@ def _printed_rows(text: str) -> list[dict]:
     epochs = []  # of all its lines
     for line in text.splitlines():
         # 1. A line without a dictionary may be verl's.
-        printed = re.search(r"\{'.*'\s*:.*\}", line)
-        if printed is None:
+        dictionary = re.search(r"\{'.*'\s*:.*\}", line)
+        if dictionary is None:
             if re.search(r"\bstep:\d+ - ", line):
                 pairs = re.findall(r"([\w/@.-]+):([-+\d.e]+|nan)(?= - |$)", line)
                 rows.append({name: float(value) for name, value in pairs})
@@ -185,7 +203,7 @@ def _printed_rows(text: str) -> list[dict]:
 
         # 2. A dictionary is Transformers' if it has a reward.
         try:
-            row = ast.literal_eval(re.sub(r"\bnan\b", "None", printed[0]))
+            row = ast.literal_eval(re.sub(r"\bnan\b", "None", dictionary[0]))
         except (ValueError, SyntaxError):
             continue
         if not isinstance(row, dict) or not row.keys() & {"reward", "eval_reward"}:
@@ -213,37 +231,44 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
     """
     # 1. Find the new name of each column. wandb's own `_step` or `Step` comes last: it counts the
     # calls of its logger, which may be more than the steps.
-    trl_names = {}  # by other name
-    for name, others in _NAMES.items():
-        trl_names |= dict.fromkeys((name, *others), name)
-    names = {}
-    columns = sorted(history, key=lambda column: str(column) in ("_step", "Step"))
-    for column in columns:
-        # a progress table has spaces around slashes; trackers add a prefix, `train/` or
-        # `RUN - train/`
-        name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
-        name = name.strip().removeprefix("train/")
-        name = trl_names.get(name.lower(), name)
-        if name.startswith("rewards/") and not name.endswith(("/mean", "/std", "/min", "/max")):
-            name += "/mean"
-        if name not in history and name not in names.values():
-            names[column] = name
-    history = history.rename(columns=names)
+    own_counters = [column for column in history if str(column) in ("_step", "Step")]
+    others = [column for column in history if column not in own_counters]
+    new_names = {}
+    for column in others + own_counters:
+        name = _trl_name(str(column))
+        if name not in history and name not in new_names.values():
+            new_names[column] = name
+    history = history.rename(columns=new_names)
 
     # 2. ms-swift writes "5/60" for step 5; its summary row has no step.
-    if "global_step/max_steps" in names:
+    if "global_step/max_steps" in new_names:
         steps = history["step"].astype(str).str.partition("/")[0]
         history["step"] = pd.to_numeric(steps, errors="coerce")
 
     # 3. verl logs no spread. Take the largest one between its bounds with this mean, which is exact
     # if rewards have two values (Bhatia and Davis, 2000).
-    needed = {"reward", "critic/score/min", "critic/score/max"}
-    if needed <= {*history} and "reward_std" not in history:
+    bounds_are_known = {"reward", "critic/score/min", "critic/score/max"} <= {*history}
+    if bounds_are_known and "reward_std" not in history:
         lowest = history["critic/score/min"]
         highest = history["critic/score/max"]
         mean = history["reward"]
         history["reward_std"] = ((highest - mean) * (mean - lowest)).clip(lower=0) ** 0.5
     return history
+
+
+def _trl_name(column: str) -> str:
+    """Return TRL's name for a column; its own name if it is unknown."""
+    # trackers add a prefix, `train/` or `RUN - train/`; a progress table has spaces around slashes
+    _, _, name = column.rpartition(" - ")
+    name = re.sub(r"\s*/\s*", "/", name).strip().removeprefix("train/")
+    for trl_name, other_names in _NAMES.items():
+        if name.lower() in (trl_name, *other_names):
+            name = trl_name
+            break
+    is_statistic = name.endswith(("/mean", "/std", "/min", "/max"))
+    if name.startswith("rewards/") and not is_statistic:
+        name += "/mean"
+    return name
 
 
 # Other names for TRL's columns, in lower case: from TRL before spring 2025, its progress table,
@@ -266,15 +291,19 @@ def reward_names(history: pd.DataFrame) -> list[str]:
     """Return the names of the rewards that were logged as `rewards/<name>/mean`, in TRL's order. A
     name may contain a slash.
     """
-    means = [name for name in history if name.startswith("rewards/") and name.endswith("/mean")]
-    return [name.removeprefix("rewards/").removesuffix("/mean") for name in means]
+    names = []
+    for column in history:
+        if column.startswith("rewards/") and column.endswith("/mean"):
+            names.append(column.removeprefix("rewards/").removesuffix("/mean"))
+    return names
 
 
 def smooth(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
     """Return the centred running mean, or the running median, which single spikes do not affect.
     Near the ends, the window is cut off.
     """
-    around = series.rolling(min(window, max(1, len(series))), center=True, min_periods=1)
+    window = min(window, max(1, len(series)))
+    around = series.rolling(window, center=True, min_periods=1)
     return around.median() if median else around.mean()
 
 
@@ -286,10 +315,15 @@ def first_and_last(history: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     all other rows.
     """
     rows = min(10, max(1, len(history) // 2))
-    parts = {f"first {rows} steps": history.head(rows), f"last {rows} steps": history.tail(rows)}
-    average = {name: "median" if name == "kl" else "mean" for name in columns if name in history}
+    average = {}  # how each column is averaged
+    for name in columns:
+        if name in history:
+            average[name] = "median" if name == "kl" else "mean"
     logged = list(average)
-    averages = {label: part[logged].agg(average) for label, part in parts.items()}
+    averages = {
+        f"first {rows} steps": history.head(rows)[logged].agg(average),
+        f"last {rows} steps": history.tail(rows)[logged].agg(average),
+    }
     return pd.DataFrame(averages, index=logged)
 
 

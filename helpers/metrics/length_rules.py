@@ -45,14 +45,15 @@ def clipped_completions(signals: Signals) -> Finding | None:
     # end, and few completions were cut off at the start.
     kl = signals.optional("kl")
     is_far = kl is not None and kl.tail(9).median() > 2  # nats per token; see `high_kl`
+    few_at_the_start = ratio.iloc[:MIN_WINDOW].mean() < many
+    amount = "Most" if now > MOST else "Many"
     return Finding(
         severity,
         "clipped",
-        f"{'Most' if now > MOST else 'Many'} completions are cut off at the limit, before an "
-        "answer can be read.",
+        f"{amount} completions are cut off at the limit, before an answer can be read.",
         f"{now:.0%} at {span(last)}",
         "Raise max_completion_length; if the texts ramble, reward brevity.",
-        cause="kl" if is_far and ratio.iloc[:MIN_WINDOW].mean() < many else "",
+        cause="kl" if is_far and few_at_the_start else "",
     )
 
 

@@ -96,8 +96,10 @@ def no_gradient(signals: Signals) -> Finding | None:
     norms = signals.series("grad_norm", MIN_WINDOW)
     dead = signals.series("frac_reward_zero_std")
     kl = signals.optional("kl")
+    if norms.any():
+        return None
     # A KL of rounding errors is 0, too.
-    if norms.any() or (kl is not None and kl.abs().max() > ROUNDED_KL):
+    if kl is not None and kl.abs().max() > ROUNDED_KL:
         return None
     # A gradient of 0 is right if no group differs, or if the differences have no weight.
     if dead.mean() >= NEARLY_ALL or signals.unweighted:
@@ -105,11 +107,13 @@ def no_gradient(signals: Signals) -> Finding | None:
     # If no KL was logged, a rising reward shows that the norm was not measured.
     if kl is None and signals.has_risen(signals.success):
         return None
+    kl_is_exactly_0 = kl is not None and not kl.any()
+    subject = "grad_norm and kl are" if kl_is_exactly_0 else "grad_norm is"
     return Finding(
         "critical",
         "no_gradient",
         "No gradient reaches the weights, although rewards differ.",
-        f"grad_norm {'is' if kl is None or kl.any() else 'and kl are'} exactly 0 at {span(norms)}",
+        f"{subject} exactly 0 at {span(norms)}",
         "Check that the adapter is trainable: `PeftModel.from_pretrained(…, is_trainable=True)`, "
         "and that `model.print_trainable_parameters()` gives more than 0.",
     )
@@ -178,7 +182,8 @@ def slower_steps(signals: Signals) -> Finding | None:
     third = len(seconds) // 3
     levels = [seconds.iloc[start : start + third].median() for start in (0, third, 2 * third)]
     change = signals.change(seconds)
-    if levels != sorted(levels) or not change.is_rise(CERTAIN, (SLOWER - 1) * change.before):
+    is_rise = change.is_rise(CERTAIN, (SLOWER - 1) * change.before)
+    if levels != sorted(levels) or not is_rise:
         return None
     return Finding(
         "info",
@@ -200,8 +205,9 @@ def growing_memory(signals: Signals) -> Finding | None:
         # Its mean must grow by a fifth, and its peak by a tenth: on a plateau, both halves of the
         # run have the same peak.
         change = signals.change(memory)
-        earlier_peak = memory.iloc[: len(memory) // 2].max()
-        if change.is_rise(CERTAIN, 0.2 * change.before) and memory.max() > 1.1 * earlier_peak:
+        mean_grows = change.is_rise(CERTAIN, 0.2 * change.before)
+        peak_grows = memory.max() > 1.1 * memory.iloc[: len(memory) // 2].max()
+        if mean_grows and peak_grows:
             return Finding(
                 "warning",
                 "memory",

@@ -5,6 +5,9 @@
 Each function that draws returns a Matplotlib Figure; with the argument `axes`, it draws into these
 axes. Figures fit the width of a page, text is at least 9 points, and lines differ in stroke or
 marker as well as in colour.
+
+The first part has one function per curve, and the second part puts several curves into one figure.
+Both draw with `_line` and `_lines`, at the end.
 """
 
 from itertools import cycle
@@ -26,15 +29,8 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     axes = panel("Reward: weighted sum, mean of the batch", "reward", axes, history=history)
     mean = smooth(history["reward"])
     std = smooth(history["reward_std"])
-    axes.fill_between(
-        history["step"],
-        mean - std,
-        mean + std,
-        color=BLUE,
-        alpha=0.12,
-        linewidth=0,
-        label="± reward_std",
-    )
+    band = {"color": BLUE, "alpha": 0.12, "linewidth": 0, "label": "± reward_std"}
+    axes.fill_between(history["step"], mean - std, mean + std, **band)
     _line(axes, history, "reward", "reward", BLUE)
     axes.legend(loc="lower right")
     return axes.figure
@@ -73,23 +69,28 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     title = "Each reward by itself, unweighted"
     axes = panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
+
+    # Draw the training batches, then the held-out questions in the same colours.
     _lines(axes, history, {f"rewards/{name}/mean": name for name in names})
-    for (color, _), name in zip(cycle(LOOKS), names, strict=False):
-        if (column := f"eval_rewards/{name}/mean") in history:
+    for (color, _stroke), name in zip(cycle(LOOKS), names, strict=False):
+        column = f"eval_rewards/{name}/mean"
+        if column in history:
             held_out = history.set_index("step")[column].dropna()
             # the legend explains the markers once
             label = "on held-out questions" if name == names[0] else None
             axes.plot(held_out, color=color, linestyle=":", marker="o", label=label)
-    if names:
-        # Show 0, and leave room below it for the legend: this share of the height for each entry.
-        room = 0.17
-        low, high = axes.get_ylim()
-        low = min(low, 0.0)
-        axes.set_ylim(low, high)
-        ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
-        entries = len(axes.get_legend_handles_labels()[1])
-        axes.set(ylim=(low - room * entries * (high - low), high), yticks=ticks)
-        axes.legend(loc="lower right")
+    if not names:
+        return axes.figure
+
+    # Show 0, and leave room below it for the legend, whose entries need 17 % of the height each.
+    low, high = axes.get_ylim()
+    low = min(low, 0.0)
+    axes.set_ylim(low, high)
+    ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    _handles, entries = axes.get_legend_handles_labels()
+    room = 0.17 * len(entries) * (high - low)
+    axes.set(ylim=(low - room, high), yticks=ticks)
+    axes.legend(loc="lower right")
     return axes.figure
 
 
@@ -110,13 +111,14 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     title = "Tools: calls, failures, unfinished episodes"
     axes = panel(title, "calls per episode", axes, history=history)
     finished = history.get("rewards/finished/mean", float("nan"))
+    history = history.assign(unfinished=1 - finished)
+    logged = history.dropna(axis=1, how="all")  # a column without a number has no line
     left = {"tools/call_frequency": "calls per episode (left)"}
     shares = {
         "tools/failure_frequency": "calls that fail (right)",
         "unfinished": "unfinished episodes (right)",
     }
-    history = history.assign(unfinished=1 - finished).dropna(axis=1, how="all")
-    return _with_shares(history, axes, left, "share", shares)
+    return _with_shares(logged, axes, left, "share", shares)
 
 
 def has_tools(history: pd.DataFrame) -> bool:
@@ -150,7 +152,8 @@ def dashboard(history: pd.DataFrame) -> Figure:
     # each panel has the function that draws it as its key
     for draw, axes in figure.subplot_mosaic(panels).items():
         draw(history, axes)
-        axes.set_title(axes.get_title(loc="left").partition(":")[0])
+        short_title, _, _explanation = axes.get_title(loc="left").partition(":")
+        axes.set_title(short_title)
     return figure
 
 
@@ -167,7 +170,9 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     }
     for (column, label), axes in zip(panels.items(), grid.flat, strict=True):
         panel(label, "", axes)
-        for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
+        looks = cycle(LOOKS)
+        for name, history in histories.items():
+            color, stroke = next(looks)
             _line(axes, history, column, name, color, stroke)
     lines, names = grid.flat[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=min(4, len(histories)))
@@ -178,32 +183,27 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     """Draw several runs, given by name, one row per run, with the curves that show whether a run is
     healthy.
     """
-    figure, grid = figure_with_panels(
-        len(histories), 4, (PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
-    )
-    # Of each panel in a row: its title, the label of each column, and whether they are shares.
-    panels = (
-        (
-            "reward",
-            {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
-            False,
-        ),
-        (
-            "shares",
-            {"frac_reward_zero_std": "dead groups", "completions/clipped_ratio": "cut off"},
-            True,
-        ),
-        ("KL, nats per token", {"kl": "kl"}, False),
-        ("length, tokens", {"completions/mean_length": "mean length"}, False),
-    )
+    size = (PAGE, 0.6 + 1.55 * len(histories))
+    figure, grid = figure_with_panels(len(histories), 4, size, sharex=True, squeeze=False)
+    # The panels of a row, by title: the label of each column.
+    panels = {
+        "reward": {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
+        "shares": {"frac_reward_zero_std": "dead groups", "completions/clipped_ratio": "cut off"},
+        "KL, nats per token": {"kl": "kl"},
+        "length, tokens": {"completions/mean_length": "mean length"},
+    }
     last = len(histories) - 1
     for row, (name, history) in enumerate(histories.items()):
-        for axes, (title, labels, are_shares) in zip(grid[row], panels, strict=True):
+        for axes, (title, labels) in zip(grid[row], panels.items(), strict=True):
             # Put titles above the first row only, and the label of the steps below the last.
             panel(title if row == 0 else "", "", axes, xlabel="step" if row == last else "")
-            # Use different looks for the shares than for the rewards beside them.
-            _lines(axes, history, labels, LOOKS[2:] if are_shares else LOOKS)
-            axes.set_ylim((-0.05, 1.05) if are_shares else (0, axes.get_ylim()[1]))
+            if title == "shares":
+                # other looks than those of the rewards beside them
+                _lines(axes, history, labels, LOOKS[2:])
+                axes.set_ylim(-0.05, 1.05)
+            else:
+                _lines(axes, history, labels)
+                axes.set_ylim(bottom=0)
             axes.tick_params(labelsize=9)
         grid[row, 0].set_ylabel(
             name, fontsize=11, weight="bold", rotation=0, ha="right", va="center"
@@ -258,20 +258,18 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
     """
     if column not in history:
         return
-    axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
-    axes.plot(
-        history["step"],
-        smooth(history[column], median=column in _WITH_SPIKES),
-        color=color,
-        linestyle=stroke,
-        linewidth=2,
-        label=label,
-    )
+    steps = history["step"]
+    values = history[column]
+    smoothed = smooth(values, median=column in _WITH_SPIKES)
+    axes.plot(steps, values, color=color, alpha=0.3, linewidth=1)
+    axes.plot(steps, smoothed, color=color, linestyle=stroke, linewidth=2, label=label)
 
 
 def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOKS) -> None:
     """Draw a line for each column that was logged. `labels` has the label of each column."""
-    for (color, stroke), (column, label) in zip(cycle(looks), labels.items(), strict=False):
+    looks = cycle(looks)
+    for column, label in labels.items():
+        color, stroke = next(looks)
         _line(axes, history, column, label, color, stroke)
 
 
@@ -283,17 +281,21 @@ def _with_shares(
     left, shares: the label of each column.
     ylabel: the label of the right axis.
     """
+    # Draw the lines. Only the right axis shows a spine there, and only the left one a grid.
     right = axes.twinx()
     right.spines["right"].set_visible(True)
     right.grid(False)
     _lines(axes, history, left)
     _lines(right, history, shares, LOOKS[1:])
+
+    # List the lines of both axes in one legend. Raw values have a label of Matplotlib: "_child0".
     lines = [*axes.get_lines(), *right.get_lines()]
     handles = [line for line in lines if not line.get_label().startswith("_")]
-    # Leave room above the curves for the legend.
-    room = 1.1 + 0.2 * len(handles)
-    top = axes.get_ylim()[1]
-    axes.set_ylim(-0.02 * top, room * top)
-    right.set(ylabel=ylabel, ylim=(-0.02, room), yticks=(0, 0.25, 0.5, 0.75, 1))
     axes.legend(handles=handles, loc="upper right")
+
+    # Leave room above the curves for the legend. Both axes get the same share of it.
+    height = 1.1 + 0.2 * len(handles)
+    _bottom, top = axes.get_ylim()
+    axes.set_ylim(-0.02 * top, height * top)
+    right.set(ylabel=ylabel, ylim=(-0.02, height), yticks=(0, 0.25, 0.5, 0.75, 1))
     return axes.figure

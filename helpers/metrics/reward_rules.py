@@ -1,4 +1,8 @@
-"""Diagnosis rules about the reward: does it rise, on held-out questions too, and what raises it?"""
+"""Diagnosis rules about the reward: does it rise, on held-out questions too, and what raises it?
+
+Each rule takes the `Signals` of a history, rules out other explanations first, then compares two
+parts of a series, and returns a `Finding` or None. `signals.py` has the thresholds.
+"""
 
 import pandas as pd
 
@@ -14,6 +18,7 @@ from helpers.metrics.signals import (
     NOTABLE,
     SINCE_BEST,
     SPREAD_NOTABLE,
+    Change,
     Finding,
     Signals,
     apply,
@@ -68,16 +73,13 @@ def fallen_reward(signals: Signals) -> Finding | None:
         fall_of_correctness = change_between(correctness, *signals.since_best(correctness))
         if not fall_of_correctness.is_fall(LIKELY, signals.notable):
             return None
-    below_start = signals.change(reward).is_fall(LIKELY)
-    return Finding(
-        "critical" if below_start else "warning",
-        "reward_fall",
-        "The reward has fallen below where it began."
-        if below_start
-        else "The reward has fallen from its peak.",
-        str(fall),
-        "Train again with a lower learning rate.",
-    )
+    severity = "warning"
+    sentence = "The reward has fallen from its peak."
+    if signals.change(reward).is_fall(LIKELY):
+        severity = "critical"
+        sentence = "The reward has fallen below where it began."
+    advice = "Train again with a lower learning rate."
+    return Finding(severity, "reward_fall", sentence, str(fall), advice)
 
 
 def flat_reward(signals: Signals) -> Finding | None:
@@ -141,16 +143,17 @@ def indifferent_reward(signals: Signals) -> Finding | None:
     # hold all rows, so they are more certain than windows.
     half = len(reward) // 2
     change = change_between(reward, slice(0, half), slice(half, None))
-    most = abs(change.difference) + CERTAIN * change.error
+    largest_change = abs(change.difference) + CERTAIN * change.error
     spread = signals.reward_spread()
-    if most > SPREAD_NOTABLE * spread:
+    if largest_change > SPREAD_NOTABLE * spread:
         return None
+    change_of_kl = signals.change(signals.series("kl"))
     return Finding(
         "warning",
         "indifferent",
         "The policy has changed but the reward has not, so the reward may not depend on the text.",
-        f"reward {change}, a change of at most {most:.2g} where rewards spread by {spread:.2g}; KL "
-        f"{signals.change(signals.series('kl'))}",
+        f"reward {change}, a change of at most {largest_change:.2g} where rewards spread by "
+        f"{spread:.2g}; KL {change_of_kl}",
         "Score correct completions and wrong ones, as notebook 02 does. If the reward tells them "
         "apart, use easier questions or a larger model. (A ranking's mean is constant by "
         "construction.)",
@@ -164,28 +167,34 @@ def plateau(signals: Signals) -> Finding | None:
     """Report that correctness rose, then stayed far below full marks for half of the run or more: a
     knee followed by a level line.
     """
+    # 1. Correctness is on a known scale, has risen, and is far below full marks.
     share = signals.share_by_step
-    if share is None or len(share) < 3 * MIN_ROWS or signals.share_correct > FAR_FROM_FULL:
+    if share is None or len(share) < 3 * MIN_ROWS:
         return None
-    if not signals.has_risen(share) or signals.generalisation_gap is not None:
+    if signals.share_correct > FAR_FROM_FULL or not signals.has_risen(share):
         return None
-    # Find the longest stretch up to the end in which correctness does not rise: try starts from the
-    # first row to the middle, a twentieth of the run apart.
+    if signals.generalisation_gap is not None:  # a finding of its own
+        return None
+    # 2. Find the longest stretch up to the end in which correctness does not rise: try starts from
+    # the first row to the middle, a twentieth of the run apart.
     rows = max(MIN_ROWS, len(share) // 10)
-    level = None
-    for start in range(0, len(share) // 2 + 1, max(1, len(share) // 20)):
+    middle = len(share) // 2
+    twentieth = max(1, len(share) // 20)
+    level_part = None
+    for start in range(0, middle + 1, twentieth):
         change = change_between(share, slice(start, start + rows), slice(-rows, None))
         if not change.may_be_rise(NOTABLE / 2):
-            level = share.iloc[start:]
+            level_part = share.iloc[start:]
             break
-    if level is None:
+    if level_part is None:
         return None
+    level = level_part.mean()
     return Finding(
         "warning",
         "plateau",
         "Correctness has stopped rising far below full marks.",
-        f"{level.mean():.0%} at {span(level)}, {len(level) / len(share):.0%} of the run, with "
-        f"{1 - level.mean():.0%} left to gain",
+        f"{level:.0%} at {span(level_part)}, {len(level_part) / len(share):.0%} of the run, with "
+        f"{1 - level:.0%} left to gain",
         "Stop here, and use questions of the right difficulty: those that are sometimes answered "
         "correctly.",
     )
@@ -227,7 +236,9 @@ def format_only(signals: Signals) -> Finding | None:
     """
     form = signals.format
     right = signals.correctness
-    if form is None or right is None or signals.solved or min(len(form), len(right)) < MIN_ROWS:
+    if form is None or right is None or signals.solved:
+        return None
+    if min(len(form), len(right)) < MIN_ROWS:
         return None
     # 1. When was the format last not learned, or, if it always was, at its lowest?
     learned = signals.format_range.lowest + FORMAT_LEARNED * signals.format_range.width
@@ -235,9 +246,9 @@ def format_only(signals: Signals) -> Finding | None:
     lowest = form.rolling(MIN_WINDOW).mean().min()
     before, now = signals.since_below(form, max(lowest, learned - drift))
     # 2. Is that long enough ago, and is it learned now?
-    gain = change_between(form, before, now)
     if len(form) - before.stop < MIN_ROWS:
         return None
+    gain = change_between(form, before, now)
     if gain.after < learned or not gain.is_rise(CERTAIN, drift):
         return None
     # 3. Be certain that correctness did not rise between the same windows.
@@ -272,8 +283,11 @@ def other_reward(signals: Signals) -> Finding | None:
         mean = signals.optional(f"rewards/{name}/mean")
         if mean is not None and not mean.equals(signals.format):
             changes[name] = signals.change(mean)
-    name = max(changes, key=lambda one: changes[one].difference, default=None)
-    if not name or not changes[name].is_rise(CERTAIN, NOTABLE * signals.range_of(name).width):
+    name = max(changes, key=lambda name: changes[name].difference, default=None)
+    if not name:
+        return None
+    notable = NOTABLE * signals.range_of(name).width
+    if not changes[name].is_rise(CERTAIN, notable):
         return None
     return Finding(
         "warning",
@@ -293,20 +307,23 @@ def blind_policy(signals: Signals) -> Finding | None:
     sighted = signals.series("holdout/sighted", 3)
     blind = signals.series("holdout/blind", 3)
     reward = signals.series("reward")
-    # Compare the first third with the last: the reward, and the accuracy that the pictures add. If
-    # the policy looks, they add at least a quarter of what the reward gained.
-    added = (sighted - blind).dropna()
-    third = max(1, len(reward) // 3)
-    gain = change_between(reward, slice(0, third), slice(-third, None)).difference
-    third = max(1, len(added) // 3)
-    change = change_between(added, slice(0, third), slice(-third, None))
-    if gain < NOTABLE or change.difference >= gain / 4:
+    added = (sighted - blind).dropna()  # the accuracy that the pictures add
+    gain = _from_first_to_last_third(reward).difference
+    gain_of_added = _from_first_to_last_third(added)
+    # If the policy looks, the pictures add at least a quarter of what the reward gained.
+    if gain < NOTABLE or gain_of_added.difference >= gain / 4:
         return None
     return Finding(
         "warning",
         "blind",
         "The reward rises without the policy using the image.",
-        f"sighted minus blind {change}, while the reward gained {gain:.2g}",
+        f"sighted minus blind {gain_of_added}, while the reward gained {gain:.2g}",
         "Balance the answers of each question, so that guessing does not pay, or use questions "
         "that cannot be answered without the image.",
     )
+
+
+def _from_first_to_last_third(series: pd.Series) -> Change:
+    """Return the change from the first third of a series to the last."""
+    third = max(1, len(series) // 3)
+    return change_between(series, slice(0, third), slice(-third, None))

@@ -3,6 +3,9 @@
 `Signals` holds the series of a history and answers questions about them. The reward of a step is
 the mean of a few groups, so it moves by chance even if nothing is learned. Each change is therefore
 compared with the noise of its own series (`Change`).
+
+A rule, such as `drift_rules.high_kl`, takes the `Signals` and returns a `Finding` or None. Read one
+first, then what it uses here: the thresholds, `Finding`, `Change`, and the methods of `Signals`.
 """
 
 import re
@@ -157,11 +160,13 @@ def change_between(series: pd.Series, before: slice, after: slice) -> Change:
     >>> print(change, change.is_rise(2.0))
     0.1 at steps 1 to 4, 1.1 at steps 5 to 6 True
     """
-    one = series.iloc[before]
-    two = series.iloc[after]
-    variance = float(np.mean(np.diff(series.to_numpy()) ** 2)) / 2 if len(series) > 1 else 0.0
-    error = (variance * (1 / len(one) + 1 / len(two))) ** 0.5
-    return Change(float(one.mean()), float(two.mean()), error, (span(one), span(two)))
+    first = series.iloc[before]
+    last = series.iloc[after]
+    variance = 0.0
+    if len(series) > 1:
+        variance = float(np.mean(np.diff(series.to_numpy()) ** 2)) / 2
+    error = (variance * (1 / len(first) + 1 / len(last))) ** 0.5
+    return Change(float(first.mean()), float(last.mean()), error, (span(first), span(last)))
 
 
 def span(series: pd.Series) -> str:
@@ -220,28 +225,35 @@ class Signals:
     """
 
     def __init__(self, history: pd.DataFrame):
-        # 1. Separate the training steps from other rows, such as evaluations.
-        logged = history.set_index("step").sort_index() if "step" in history else history
-        # Every training step logs one of these columns; an evaluation logs none.
+        # 1. Separate the training steps from other rows, such as evaluations. A training step logs
+        # at least one of these columns; an evaluation logs none.
+        logged = history
+        if "step" in history:
+            logged = history.set_index("step").sort_index()
+        self.rows = logged
         step_columns = [column for column in ("reward", "loss", "grad_norm") if column in history]
-        rows = logged.dropna(how="all", subset=step_columns) if step_columns else logged
-        self.rows = rows
-        self.enough_rows = len(rows) >= MIN_ROWS
-        self.window = min(MAX_WINDOW, max(MIN_WINDOW, len(rows) // 4))
+        if step_columns:
+            self.rows = logged.dropna(how="all", subset=step_columns)
+        self.enough_rows = len(self.rows) >= MIN_ROWS
+        self.window = min(MAX_WINDOW, max(MIN_WINDOW, len(self.rows) // 4))
 
-        # 2. Find the rewards that judge the answer or the format, by words in their names.
-        def rewards_named(words: tuple[str, ...]) -> list[str]:
-            names = reward_names(rows)
-            return [name for name in names if any(word in name.lower() for word in words)]
-
-        for_format = rewards_named(FORMAT)
-        for_answer = rewards_named(STRICT) + rewards_named(LENIENT)
-        # The name `answer_format_reward` has words of both, and judges the format.
-        for_answer = [name for name in for_answer if name not in for_format]
-        self.correctness = self.optional(f"rewards/{for_answer[0]}/mean") if for_answer else None
-        self.format = self.optional(f"rewards/{for_format[0]}/mean") if for_format else None
-        self.correctness_range = self.range_of(for_answer[0]) if for_answer else None
-        self.format_range = self.range_of(for_format[0]) if for_format else None
+        # 2. Find the first reward that judges the format, and the first that judges the answer, by
+        # words in their names. The name `answer_format_reward` has words of both, and judges the
+        # format.
+        names = reward_names(self.rows)
+        for_format = _names_with(FORMAT, names)
+        others = [name for name in names if name not in for_format]
+        for_answer = _names_with(STRICT, others) + _names_with(LENIENT, others)
+        self.format = None
+        self.format_range = None
+        if for_format:
+            self.format = self.optional(f"rewards/{for_format[0]}/mean")
+            self.format_range = self.range_of(for_format[0])
+        self.correctness = None
+        self.correctness_range = None
+        if for_answer:
+            self.correctness = self.optional(f"rewards/{for_answer[0]}/mean")
+            self.correctness_range = self.range_of(for_answer[0])
 
         # 3. Measure success, in training and on held-out questions.
         total = self.optional("reward")
@@ -265,8 +277,9 @@ class Signals:
                 self.entropy_left = float(self.last_tenth(entropy).mean() / initial)
 
         # 5. Find out whether the rewards have any weight.
-        means = rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
-        self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
+        means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
+        total_is_zero = total is not None and not total.any()
+        self.unweighted = total_is_zero and bool(means.any(axis=None))
 
     def range_of(self, name: str) -> RewardRange | None:
         """Return the range of a reward's values, or None if no mean of it was logged."""
@@ -275,26 +288,30 @@ class Signals:
             return None
 
         # 1. The limits may be logged.
-        lowest = self.optional(f"rewards/{name}/min")
-        highest = self.optional(f"rewards/{name}/max")
-        if lowest is not None and highest is not None and highest.max() > lowest.min():
-            return RewardRange(lowest.min(), highest.max() - lowest.min(), known=True)
+        lows = self.optional(f"rewards/{name}/min")
+        highs = self.optional(f"rewards/{name}/max")
+        if lows is not None and highs is not None:
+            width = highs.max() - lows.min()
+            if width > 0:
+                return RewardRange(lows.min(), width, known=True)
 
         # 2. They are 0 and 1 if no value contradicts that: a reward between 0 and 1 has a standard
         # deviation of at most 0.5 (0.53 in a batch of eight).
         std = self.optional(f"rewards/{name}/std")
-        if mean.between(-ROUNDING, 1 + ROUNDING).all() and (std is None or std.max() <= WIDEST):
+        std_fits = std is None or std.max() <= WIDEST
+        if _may_be_shares(mean) and std_fits:
             return RewardRange(0.0, 1.0, known=True)
 
         # 3. Otherwise, the range is at least as wide as the means have moved, and as two standard
         # deviations; medians, so that no single step decides. Without a standard deviation, a tenth
         # of it is a quarter of the total's spread, as in `notable`.
-        means = mean.rolling(MIN_WINDOW, min_periods=1).median()
+        level = mean.rolling(MIN_WINDOW, min_periods=1).median()
+        moved = level.max() - level.min()
         if std is not None:
             width = 2 * std.rolling(MIN_WINDOW, min_periods=1).median().max()
         else:
             width = self._notable_total() / NOTABLE
-        return RewardRange(means.min(), max(means.max() - means.min(), width), known=False)
+        return RewardRange(level.min(), max(moved, width), known=False)
 
     def _held_out(self, logged: pd.DataFrame) -> HeldOut | None:
         """Return the evaluations; None if no score was logged, or nothing to compare it with.
@@ -306,21 +323,26 @@ class Signals:
         scores = {}
         for column in logged:
             match = HELD_OUT.match(str(column))
-            if match and not any(word in match[1] for word in NO_SCORE):
-                values = pd.to_numeric(logged[column], errors="coerce").dropna()
-                if len(values):
-                    scores[match[1]] = values
+            if match is None:
+                continue
+            name = match[1]
+            if any(word in name for word in NO_SCORE):
+                continue
+            values = pd.to_numeric(logged[column], errors="coerce").dropna()
+            if len(values):
+                scores[name] = values
 
-        # 2. Prefer one that judges answers; of several, the one with the earliest word of STRICT.
-        for_answer = [name for word in STRICT for name in scores if word in name.lower()]
-        for_answer += [name for name in scores if "acc" in name.lower()]
+        # 2. Prefer one that judges answers; of several, the one with the earliest of these words.
+        for_answer = []
+        for word in (*STRICT, "acc"):
+            for_answer += [name for name in scores if word in name.lower()]
         if for_answer and self.success is not None:
             name = for_answer[0]
             score = scores[name]
             unit = None
             if name in logged and self.success.equals(self.optional(name)):
                 unit = 1.0  # the same reward: `eval_rewards/NAME/mean` and `rewards/NAME/mean`
-            elif self.share_by_step is not None and score.between(-ROUNDING, 1 + ROUNDING).all():
+            elif self.share_by_step is not None and _may_be_shares(score):
                 unit = 1 / self.correctness_range.width  # the score is a share of full marks
             return HeldOut(score, self.success, unit)
 
@@ -359,7 +381,8 @@ class Signals:
         """Return the last tenth of a series, and at least MIN_WINDOW rows. If a series climbs, this
         is nearer to its present level than the last window.
         """
-        return series.iloc[-max(MIN_WINDOW, min(MAX_WINDOW, len(series) // 10)) :]
+        rows = max(MIN_WINDOW, min(MAX_WINDOW, len(series) // 10))
+        return series.iloc[-rows:]
 
     def change(self, series: pd.Series, first: int | None = None) -> Change:
         """Return the change from the first rows to the last window.
@@ -373,7 +396,9 @@ class Signals:
         """Return the window that ends where the series, by its mean over MIN_WINDOW rows, was last
         at or below this level, and the last window. Raise IndexError if it never was.
         """
-        end = int(np.flatnonzero(series.rolling(MIN_WINDOW).mean() <= level)[-1]) + 1
+        means = series.rolling(MIN_WINDOW).mean()
+        last_below = int(np.flatnonzero(means <= level)[-1])
+        end = last_below + 1
         return slice(max(0, end - self.window), end), slice(-self.window, None)
 
     def since_best(self, series: pd.Series, window: int | None = None) -> tuple[slice, slice]:
@@ -383,7 +408,8 @@ class Signals:
         """
         window = window or self.window
         means = series.rolling(min(window, len(series))).mean()
-        end = int(np.nanargmax(means.to_numpy())) + 1
+        best = int(np.nanargmax(means.to_numpy()))  # the last row of the best window
+        end = best + 1
         return slice(max(0, end - window), end), slice(-window, None)
 
     # --- What several rules ask ---
@@ -403,7 +429,8 @@ class Signals:
         that, a policy has hardly begun. Raise NotLogged if the rate is missing.
         """
         rate = self.series("learning_rate")
-        return len(rate) - int(np.argmax(rate)) > MIN_ROWS
+        peak = int(np.argmax(rate))
+        return len(rate) - peak > MIN_ROWS
 
     def pinsker_bound(self) -> float:
         """Return how much the mean of any reward can differ between the present policy and the
@@ -412,7 +439,8 @@ class Signals:
         """
         per_token = self.last_window(self.series("kl", MIN_ROWS)).mean()
         tokens = self.last_window(self.series("completions/mean_length", MIN_ROWS)).mean()
-        return float(min(1.0, (max(0.0, per_token * tokens) / 2) ** 0.5))
+        per_completion = max(0.0, per_token * tokens)  # an estimate of the KL may be below 0
+        return float(min(1.0, (per_completion / 2) ** 0.5))
 
     def reward_spread(self) -> float:
         """Return the spread of the total reward, the unit for its changes: the mean `reward_std` of
@@ -447,7 +475,8 @@ class Signals:
 
         # 1. Has training become better by what matters?
         training = self.change(self.held_out.training, min(self.window, MIN_ROWS))
-        notable = self.notable if self.held_out.training is self.success else self._notable_total()
+        is_success = self.held_out.training is self.success
+        notable = self.notable if is_success else self._notable_total()
         if not training.is_rise(CERTAIN, notable):
             return None
 
@@ -458,8 +487,8 @@ class Signals:
             notable = notable * self.held_out.unit
             least = training.difference * self.held_out.unit / 4
         else:
-            is_share = score.between(-ROUNDING, 1 + ROUNDING).all()
-            notable = NOTABLE * (1.0 if is_share else score.abs().max())
+            highest = 1.0 if _may_be_shares(score) else score.abs().max()
+            notable = NOTABLE * highest
             least = notable / 2
 
         # 3. Has the score fallen from its best window? It is logged more rarely than the training,
@@ -474,6 +503,16 @@ class Signals:
         if change.difference + LIKELY * change.error < least:
             return GeneralisationGap(change, training)
         return None
+
+
+def _names_with(words: tuple[str, ...], names: list[str]) -> list[str]:
+    """Return the names that contain one of these words."""
+    return [name for name in names if any(word in name.lower() for word in words)]
+
+
+def _may_be_shares(series: pd.Series) -> bool:
+    """Return whether all values are between 0 and 1, apart from rounding."""
+    return bool(series.between(-ROUNDING, 1 + ROUNDING).all())
 
 
 def apply(rule: Callable[[Signals], Finding | None], signals: Signals) -> Finding | None:
