@@ -272,7 +272,6 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
     seed_everything(seed)
 
     # 1. Through Unsloth.
-    targets = lora_targets(model)
     if settings.backend == "unsloth":
         from unsloth import FastLanguageModel, FastVisionModel
 
@@ -285,6 +284,7 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
             "random_state": seed,
         }
         if not sees:
+            targets = lora_targets(model)
             return FastLanguageModel.get_peft_model(model, target_modules=targets, **lora)
         return FastVisionModel.get_peft_model(
             model,
@@ -298,6 +298,7 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
     # 2. Through PEFT alone.
     from peft import LoraConfig, get_peft_model
 
+    targets = lora_targets(model)
     if sees:  # the linear maps of the language part, and those of the projector
         family = family_of(model.config.get_text_config().model_type)
         names = "|".join(family.targets or LORA_TARGETS)
