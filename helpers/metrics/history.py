@@ -140,8 +140,7 @@ def _read_text(path: Path) -> pd.DataFrame:
         nested = [row for row in rows if isinstance(row, dict)]
         rows = []
         for row in nested:
-            data = row.get("data", {})
-            row = {"data": data} | row
+            data = row.get("data")
             rows.append(row | data if isinstance(data, dict) else row)
     if not rows:
         raise ValueError(

@@ -140,6 +140,7 @@ class Measurement:
             groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
             texts = [text for (text,) in groups]
             self.written[name, "other"] = texts
+            # without `judge`, which may need columns that only the run's own rows have
             scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
             entry["other"] = {"source": self.other} | scored
 

@@ -29,10 +29,11 @@ def correctness_reward(
     completions: strings or chat messages.
     answer, question: columns with one text per completion. An answer that only respells an
         expression of the question is wrong.
-    kind: how answers are compared (number, mathematics, set, choice, exact or text), or a column
-        with a kind per row. By default, the row's answer decides: number if it parses as one,
-        mathematics if it clearly is an expression, otherwise text. Another name raises ValueError;
-        in a column it is ignored with a warning, because the column may be the data set's own.
+    kind: how answers are compared (number, mathematics, set, choice, exact, json or text), or a
+        column with a kind per row. By default, the row's answer decides: number if it parses as
+        one, mathematics if it clearly is an expression, otherwise text. Another name raises
+        ValueError; in a column it is ignored with a warning, because the column may be the data
+        set's own.
     log_metric: under TRL, logs the share of math-verify's judgements that ran out of time, and so
         earn nothing, as `correctness_reward/out_of_time`.
 

@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from helpers.rewards.common import code_of, reward_name, source_hash
-from helpers.rewards.own import copies_of, own_rewards, read_rewards, with_absolute_paths
+from helpers.rewards.own import (
+    copies_of,
+    names_and_weights,
+    own_rewards,
+    read_rewards,
+    with_absolute_paths,
+)
 from helpers.runs import Run
 from helpers.tags import TagFormat
 
@@ -63,6 +69,13 @@ def test_a_list_may_name_library_rewards_files_and_modules_with_weights(typed):
 def test_a_mistake_in_a_list_of_rewards_is_named(typed, rewards, why):
     with pytest.raises(ValueError, match=why):
         read_rewards(rewards, FMT)
+
+
+def test_a_weight_keeps_its_value_when_the_paths_of_a_list_are_replaced():
+    rewards = "format*0.1234567, correctness*0.00001, tests*-2e-7, task"
+    weights = [0.1234567, 0.00001, -2e-7, 1.0]
+    assert [weight for _, weight in names_and_weights(rewards)] == weights
+    assert [weight for _, weight in names_and_weights(copies_of(rewards))] == weights
 
 
 def test_the_run_keeps_a_copy_that_is_used_when_the_file_is_gone(typed):
