@@ -68,7 +68,7 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
         f"{shares[0]}% to {shares[1]}%"
     )
     assert len(seeds) == 3 and told in page
-    likeliest = "its greedy accuracy (always taking the likeliest token) from"
+    likeliest = "its greedy accuracy (always the likeliest token) from"
     assert f"{likeliest} {shares[2]}% to {shares[3]}%" in page
 
 
@@ -88,6 +88,6 @@ def test_the_readme_says_what_the_controls_gained():
     gain, (low, high) = gains["format"]
     page = " ".join(read("README.md").split())
     assert (
-        "Random or shuffled ones brought no gain; the format alone raised sampled accuracy by "
-        f"{gain} points (95% interval: {low} to {high})"
+        "Random or shuffled rewards brought no gain; rewarding only the format raised sampled "
+        f"accuracy by {gain} points (95% interval: {low} to {high})"
     ) in page
