@@ -269,7 +269,7 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
         ceiling = results.ceilings[attack].replace(" and ", " ")
         verdict.stops.append(
             f"'{attack}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
-            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. "
+            f"{row['wins']:.0%} of the rows; {row['paid_by']} gives the points. "
             f"{_advice_on_attack(lab, attack, row['paid_by'])} Example: {_sample(row)}."
         )
     if len(winners) > 3:

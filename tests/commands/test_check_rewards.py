@@ -98,7 +98,7 @@ def test_a_hackable_reward_is_a_no_go_with_each_winning_text_on_its_line(cli, fo
         "    return [c[0]['content'].count('\\n') / 9 for c in completions]\n"
     )
     code, out, _ = cli("check-rewards", "lines.py:lines, correctness", "--source", "mine.csv")
-    assert code == 1 and "NO GO" in out and "lines pays for it" in out
+    assert code == 1 and "NO GO" in out and "lines gives the points" in out
     attacks = out[out.index("\nattack '") :].strip().splitlines()
     assert len(attacks) == 3 and all(line.startswith("attack '") for line in attacks)
     assert r"\n" in attacks[0]

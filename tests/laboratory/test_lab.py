@@ -928,19 +928,19 @@ def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answe
             [correctness_reward, format_reward, reasoning_steps_reward],
             [1.0, 0.5, 0.25],
             r"\A'words that please' earns 0.25 more than an honest wrong answer would, on 100% of "
-            r"the rows; reasoning_steps_reward pays for it. It rewards this at any weight.*\n'the words that a",
+            r"the rows; reasoning_steps_reward gives the points. It rewards this at any weight.*\n'the words that a",
         ),
         # attacks that win on few rows
         (
             [correctness_reward, fuzzy_match_reward],
             [1.0, 0.25],
-            r"\A('.*fuzzy_match_reward pays for it.*\n){3}'.* win too\.\Z",
+            r"\A('.*fuzzy_match_reward gives the points.*\n){3}'.* win too\.\Z",
         ),
         # more than three attacks that win
         (
             [correctness_reward, partial(min_length_reward, minimum=150)],
             [1.0, 0.5],
-            r"\A('.*min_length_reward pays for it.*\n){3}'.*'chatter behind .* win too\.\Z",
+            r"\A('.*min_length_reward gives the points.*\n){3}'.*'chatter behind .* win too\.\Z",
         ),
         (
             [format_reward],
