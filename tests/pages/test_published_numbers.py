@@ -88,6 +88,6 @@ def test_the_readme_says_what_the_controls_gained():
     gain, (low, high) = gains["format"]
     page = " ".join(read("README.md").split())
     assert (
-        "Random or shuffled rewards brought no gain; rewarding only the format raised sampled "
-        f"accuracy by {gain} points (95% interval: {low} to {high})"
+        "Random or shuffled rewards brought no gain; rewarding only the format brought "
+        f"{gain} points (95% interval: {low} to {high})".replace("-", "−")
     ) in page
