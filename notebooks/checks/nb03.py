@@ -16,7 +16,10 @@ def check_advantages(answer):
     ### BEGIN HIDDEN TESTS
     mean, spread, other = statistics.fmean(rewards), statistics.stdev(rewards), statistics.pstdev(rewards)
     mistakes = [
-        (lambda r: (r - mean) / spread, "Right: one is pushed up and three down, the one without any reward the most."),
+        (
+            lambda r: (r - mean) / spread,
+            "Right: 1.47, -0.34, -0.34 and -0.79. One is pushed up and three down, the one without any reward the most.",
+        ),
         (lambda r: r - mean, "You subtracted the mean and stopped there. Divide by the group's standard deviation as well."),
         (
             lambda r: (r - mean) / other,
@@ -52,8 +55,9 @@ def check_betas(answer):
     if answer == right:
         return (
             "Right: from 0.01 to 1 to 10, the KL falls, and the policy learns less. With beta = 10 it learned nothing: B's KL "
-            "stays below 0.002, and its reward changes with the questions drawn. C and D cannot be told apart: D has the "
-            "higher KL in six of the last ten steps, C in four. So a price of 0.01 did not hold this policy back."
+            "stays below 0.002, and its reward changes with the questions drawn. C and D cannot be told apart: C has the "
+            "higher median KL, but D has the higher KL in six of the last ten steps. So a beta of 0.01 did not hold this "
+            "policy back."
         )
     if answer == {"A": 1, "B": 0.01, "C": 10}:
         return "You have it the wrong way round: a larger beta holds the policy back, so its KL is the lowest, not the highest."
