@@ -33,7 +33,10 @@ def check_loss_of_step(answer):
     ### BEGIN HIDDEN TESTS
     right = -(50 * 0.7 - 30 * 0.7) / 80
     if abs(given - right) < 0.006:  # rounded to two decimals, up or down
-        return "Right: -0.175. It is below zero only because the better completion is the longer one. It does not measure progress."
+        return (
+            "Right: -0.175. It is below zero only because the better completion is the longer one. It does not measure "
+            "progress."
+        )
     if abs(given + right) < 0.006:
         return "The sign is the other way round: the loss is minus what is to become likely."
     if abs(given) < 0.005:

@@ -24,7 +24,10 @@ def check_hotter(answer):
         62.85: "The number is right, but in per cent. A probability is between 0 and 1.",
     }
     if abs(answer - 0.6285) < 0.004:
-        return "Right: 0.63. At temperature 1 it is 0.84: a higher one brings probabilities closer together, so samples differ more."
+        return (
+            "Right: 0.63. At temperature 1 it is 0.84: a higher one brings probabilities closer together, so samples differ "
+            "more."
+        )
     for value, mistake in likely.items():
         if abs(answer - value) < 0.0051 * max(1, value):
             return mistake
