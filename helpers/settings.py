@@ -112,7 +112,8 @@ class Preset:
     load_in_4bit: bool = _of_01(True, _ANY, to="from_pretrained", spelt=True, does=
         "quantise the frozen weights to 4 bits")
     backend: str = _unpassed("unsloth", ["unsloth", "transformers"], of=_both, does=
-        "the training library; transformers: Transformers, PEFT and TRL without Unsloth")
+        "the training library; transformers: Transformers, PEFT and TRL (on a CPU, Unsloth is "
+        "still imported, for a patch)")
     engine: str = _unpassed("auto", ["auto", "transformers", "vllm"], of=_both, does=
         "the library that samples; auto: vLLM on a GPU that supports it, else Transformers")
     gpu_memory_utilization: float = _of_01(0.6, (0.05, 1.0), to="from_pretrained", does=
@@ -168,7 +169,8 @@ class Preset:
         "where the advantage is positive, clip the ratio of new to old probability at "
         "1 + epsilon_high; with cispo, the largest ratio")
     scale_rewards: str = _setting("group", ["group", "batch", "none"], spelt=True, does=
-        "divide advantages by the standard deviation of the group, of the batch, or not at all")
+        "what advantages are divided by: the standard deviation of the group, that of the "
+        "batch, or nothing")
     multi_objective_aggregation: str = _setting("sum_then_normalize", _ORDERS,
         "add the rewards and then normalise the sum, or (GDPO) normalise each and then add")
     importance_sampling_level: str = _setting("token", ["token", "sequence"],
