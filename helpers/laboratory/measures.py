@@ -25,15 +25,10 @@ import numpy as np
 import pandas as pd
 
 from helpers.laboratory import verdicts
-from helpers.laboratory.attacks import (
-    BATTERY,
-    HONEST,
-    WRONG,
-    Attack,
-    for_own,
-    with_wrong_answers,
-)
+from helpers.laboratory.attack_templates import WRONG, Attack
+from helpers.laboratory.attacks import BATTERY, HONEST, with_wrong_answers
 from helpers.laboratory.cases import load_cases, suite_cases
+from helpers.laboratory.own_attacks import for_own
 from helpers.laboratory.trial import AttackTrial, columns_of
 from helpers.laboratory.under_test import (
     HONEST_RIGHT,

@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.judging.answers.numbers import parse_number
-from helpers.laboratory.attacks import FAR, OPPOSITE, WRONG, Attack, honest
+from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG, Attack, honest
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
 from helpers.rewards.correctness import correctness_reward
