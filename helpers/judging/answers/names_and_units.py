@@ -21,10 +21,10 @@ Who uses the patterns, and how:
 import re
 
 
-def _any_of(words: str) -> str:
+def any_of(words: str) -> str:
     """Return a pattern that matches each of these words, which may be patterns.
 
-    >>> _any_of("sin cos")
+    >>> any_of("sin cos")
     '(?:sin|cos)'
     """
     return f"(?:{'|'.join(words.split())})"
@@ -33,19 +33,19 @@ def _any_of(words: str) -> str:
 # --- Names before a value -------------------------------------------------------------------------
 
 # The names of Greek letters, without a backslash.
-GREEK = "(?:var)?" + _any_of(
+GREEK = "(?:var)?" + any_of(
     "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi chi psi"
     " omega Gamma Delta Theta Lambda Sigma Phi Psi Omega"
 )
 # Functions that may be typed without a backslash: sin x.
-FUNCTIONS = _any_of("sin cos tan cot sec csc log ln exp arcsin arccos arctan pi")
+FUNCTIONS = any_of("sin cos tan cot sec csc log ln exp arcsin arccos arctan pi")
 
 # x, \theta, \bar{x}
-_BARE_LETTER = rf"(?:[a-zA-Z]|\\{GREEK}|\\{_any_of('bar hat vec mathbf mathcal')}\{{?\w\}}?)"
+_BARE_LETTER = rf"(?:[a-zA-Z]|\\{GREEK}|\\{any_of('bar hat vec mathbf mathcal')}\{{?\w\}}?)"
 # f', S_{MBCN}
 _LETTER = rf"{_BARE_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?'*"
 # Points, angles and triangles: AB, |AB|, [ABC], \angle ABC, m\angle{ABC}.
-_FIGURE = rf"m?(?:\\{_any_of('angle triangle bar vec')}\{{?\s*)?[|\[]?[A-Z]{{1,5}}[|\]]?\}}?"
+_FIGURE = rf"m?(?:\\{any_of('angle triangle bar vec')}\{{?\s*)?[|\[]?[A-Z]{{1,5}}[|\]]?\}}?"
 # What a given answer may have before its value.
 NAME = re.compile(
     "|".join(
@@ -60,7 +60,7 @@ NAME = re.compile(
 )
 
 # Words that say something else of the value than its name: half = 36 is not about 36.
-_CHANGES_VALUE = _any_of(
+_CHANGES_VALUE = any_of(
     f"{FUNCTIONS}[xyz]? sinh cosh tanh sqrt root square squared cube cubed inverse reciprocal"
     " half twice thrice double triple plus minus times over mod negative opposite"
     " no not never nor or and if less more under above below maybe about"
@@ -76,7 +76,7 @@ NAME_IN_WORDS = re.compile(
 # --- Units ----------------------------------------------------------------------------------------
 
 # Symbols. The single letters k, M and B are missing, because they multiply, and so is ppm.
-_SYMBOL = _any_of(
+_SYMBOL = any_of(
     # lengths, areas, masses, volumes
     "m km cm mm µm μm nm in ft yd mi ha g kg mg lb oz l L ml mL cl cL dl dL gal tsp tbsp"
     # times and speeds; s and h only after a slash: km/h
@@ -90,14 +90,14 @@ _SYMBOL = _any_of(
 )
 # Words, which may have an s at their end: meters, hours, people.
 _UNIT_WORD = "(?i:(?:centi|milli|kilo)?{}|{})".format(
-    _any_of("meter metre gram liter litre"),
-    _any_of(
+    any_of("meter metre gram liter litre"),
+    any_of(
         "inch foot feet yard mile ounce pound gallon newton joule watt volt second minute hour day"
         " week month year degree cent people person children"
     ),
 )
 # Words with an s at their end that are no units, because they change the number or are no plurals.
-_NO_UNITS = _any_of(
+_NO_UNITS = any_of(
     "halves halfs quarters [a-z]*(?:th|third)s percents percentages ones twos threes fours fives"
     " sixes sevens eights nines tens pairs couples dozens scores grosses hundreds lakhs myriads"
     " [a-z]*(?:illion|illiard)s googols doubles triples times squares cubes powers roots logs"
@@ -121,7 +121,7 @@ _NEXT_UNIT = rf"(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}"
 # Up to five units: km/h, eggs a day, per hour.
 UNIT = re.compile(rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:{_NEXT_UNIT}){{0,4}}")
 # Words around a unit that leave the number as it is: more eggs, years old, $5 each, 72 left.
-_AFTER_UNIT = _any_of(
+_AFTER_UNIT = any_of(
     r"old tall long wide high deep away left remaining each total altogether in\s(?:total|all)"
 )
 AROUND_UNIT = re.compile(rf"^more\s+(?=\w)|(?:(?:^|\s+){_AFTER_UNIT})+$")
