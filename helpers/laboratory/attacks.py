@@ -88,9 +88,7 @@ def _wrong_answers(answer: str, others: list[str]) -> dict[str, str]:
     # 2. Take the first that are wrong. A candidate may be the right answer in another spelling.
     wrong = [text for text in plausible + far if compare_answers(text, answer).right is False]
     far_off = next(text for text in far if text in wrong)
-    opposite = far_off
-    if number is not None:
-        opposite = "-" + far_off.removeprefix("-")
+    opposite = far_off if number is None else "-" + far_off.removeprefix("-")
     return {WRONG: wrong[0], FAR: far_off, OPPOSITE: opposite}
 
 

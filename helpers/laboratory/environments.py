@@ -145,16 +145,12 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     # 2. Sum up what each player earned.
     summary = {}
     for name, played_episodes in episodes.items():
-        calls = 0
-        failed = 0
-        for episode in played_episodes:
-            replies = episode.replies[1:]  # without that of `reset`
-            calls += len(replies)
-            failed += sum(reply.failed for reply in replies)
+        # all replies but those of `reset`
+        replies = [reply for episode in played_episodes for reply in episode.replies[1:]]
         summary[name] = {
             "reward": _mean_reward(played_episodes),
-            "calls": calls / len(played_episodes),
-            "failed": failed / max(1, calls),
+            "calls": len(replies) / len(played_episodes),
+            "failed": sum(reply.failed for reply in replies) / max(1, len(replies)),
         }
     played = pd.DataFrame(summary).T
     earned = played["reward"]

@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 from helpers.laboratory.attack_templates import (
     FAR,
@@ -74,10 +75,9 @@ def _no_number_attacks(keys: list[str]) -> list[Attack]:
     forms = [r"\boxed{<number>}", "[<number>]"]
     for key in dict.fromkeys(["answer", *keys]):  # each once
         forms.append('{"' + key + '": <number>}')
-    answers = []
-    for form in forms[:_MOST_FORMS]:
-        for number in _NO_NUMBERS:
-            answers.append(partial(unless_infinite, form.replace("<number>", number)))
+    pairs = product(forms[:_MOST_FORMS], _NO_NUMBERS)
+    texts = [form.replace("<number>", number) for form, number in pairs]
+    answers = [partial(unless_infinite, text) for text in texts]
     return guess_attacks("an answer that no task has", *answers)
 
 
@@ -187,14 +187,10 @@ def _words_of_columns(row: dict, tags: TagFormat, length: int) -> str:
     """Return a wrong answer after the words of the row's other columns, such as a hint."""
     known = {"prompt", "question", "working", "reasoning", "answer", "tests", WRONG, FAR, OPPOSITE}
     whole_answer = rf"(?<!\w){re.escape(row['answer'])}(?!\w)"  # the 42 of "= 42.", not of 142
-    words = []
-    for name, value in row.items():
-        # a column with the answer in it, such as verl's `extra_info`, is not shown to the policy
-        if name in known or re.search(whole_answer, str(value)):
-            continue
-        for word in str(value).split():
-            if not any(tag in word for tag in tags.tags):
-                words.append(word)
+    texts = [str(value) for name, value in row.items() if name not in known]
+    # a column with the answer in it, such as verl's `extra_info`, is not shown to the policy
+    hints = " ".join(text for text in texts if not re.search(whole_answer, text))
+    words = [word for word in hints.split() if not any(tag in word for tag in tags.tags)]
     room = max(1, length - WORDS_AROUND)
     return tags.render(" ".join(words[:room]) or REASONING, row[WRONG])
 
@@ -287,13 +283,11 @@ def _string_constants(reward: Callable) -> list[str]:
     name = defining_function(reward).__name__
     definitions = [node for node in ast.walk(tree) if getattr(node, "name", "") == name]
     docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    strings = []
-    for part in [*definitions, tree]:
-        for node in ast.walk(part):
-            is_string = isinstance(node, ast.Constant) and isinstance(node.value, str)
-            if is_string and node not in docstrings:
-                strings.append(node.value)
-    return strings
+    nodes = [node for part in [*definitions, tree] for node in ast.walk(part)]
+    constants = [node for node in nodes if isinstance(node, ast.Constant)]
+    return [
+        node.value for node in constants if isinstance(node.value, str) and node not in docstrings
+    ]
 
 
 def _text_matching(pattern: str) -> str:
