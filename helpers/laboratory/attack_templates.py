@@ -69,8 +69,7 @@ def honest(row: dict, tags: TagFormat, answer: str) -> str:
     """
     reasoning = str(row.get("working") or row.get("reasoning") or REASONING)
     bare = re.sub(r"^(\\boxed{(.*)}|#### (.*))$", r"\2\3", answer)  # \boxed{42}, #### 42 -> 42
-    is_right = row["answer"] in (answer, bare)
-    if not is_right:
+    if row["answer"] not in (answer, bare):
         right_alone = rf"(?<!\w){re.escape(row['answer'])}(?!\w)"  # the 42 of "= 42.", not of 142
         reasoning = re.sub(right_alone, lambda _: row[WRONG], reasoning)
     return tags.render(reasoning, answer)

@@ -30,14 +30,11 @@ class Groups(NamedTuple):
 
 def in_groups(rows: pd.DataFrame, completions: list[list[str]]) -> Groups:
     """Return completions, one group per row, with the columns of their rows."""
-    texts = []
-    rows_of_texts = []
-    numbers = []
-    for number, (row, group) in enumerate(zip(records_of(rows), completions, strict=True)):
-        texts += group
-        rows_of_texts += [row] * len(group)
-        numbers += [number] * len(group)
-    return Groups(texts, columns_of(rows_of_texts), np.array(numbers, dtype=int))
+    pairs = list(zip(records_of(rows), completions, strict=True))
+    texts = [text for _, group in pairs for text in group]
+    rows_of_texts = [row for row, group in pairs for _ in group]
+    numbers = np.repeat(np.arange(len(pairs)), [len(group) for group in completions])
+    return Groups(texts, columns_of(rows_of_texts), numbers)
 
 
 def records_of(rows: pd.DataFrame) -> list[dict]:

@@ -231,10 +231,10 @@ class Lab(RewardsUnderTest):
         self.results.ceilings = {name: family[0].ceiling for name, family in families.items()}
         lost_rows = [trial.rows[number] for number in trial.lost]
         self.results.lost = [(row["answer"], row[WRONG]) for row in lost_rows]
-        self.results.tolerated = []
-        for number, other in trial.tolerated.items():
-            if number not in trial.lost:
-                self.results.tolerated.append((trial.rows[number]["answer"], other))
+        kept = [number for number in trial.tolerated if number not in trial.lost]
+        self.results.tolerated = [
+            (trial.rows[number]["answer"], trial.tolerated[number]) for number in kept
+        ]
         return table
 
     def signal(
@@ -431,9 +431,8 @@ def signal_lines(lab: Lab) -> list[str]:
     """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
     signal = lab.results.signal
     dead = signal["total"]["zero_spread"]
-    shares = []
-    for name, statistics in signal["rewards"].items():
-        shares.append(f"{name} {statistics['advantage_share']:.0%}")
+    rewards = signal["rewards"].items()
+    shares = [f"{name} {statistics['advantage_share']:.0%}" for name, statistics in rewards]
     return [
         f"dead groups: {dead:.0%} of {signal['groups']}",
         f"shares of the advantage: {', '.join(shares)}",

@@ -72,9 +72,8 @@ def _no_number_attacks(keys: list[str]) -> list[Attack]:
     """Return attacks with what is no number, in a box, in a list, and in JSON with these keys of a
     reward's source.
     """
-    forms = [r"\boxed{<number>}", "[<number>]"]
-    for key in dict.fromkeys(["answer", *keys]):  # each once
-        forms.append('{"' + key + '": <number>}')
+    keys = dict.fromkeys(["answer", *keys])  # each once
+    forms = [r"\boxed{<number>}", "[<number>]", *('{"' + key + '": <number>}' for key in keys)]
     pairs = product(forms[:_MOST_FORMS], _NO_NUMBERS)
     texts = [form.replace("<number>", number) for form, number in pairs]
     answers = [partial(unless_infinite, text) for text in texts]
@@ -257,13 +256,11 @@ def _texts_in(rewards: list[Callable]) -> list[str]:
     """Return the texts in the sources of rewards, at most 200: each string constant, its words, and
     a text that it is likely to match if it is a pattern.
     """
-    constants = {}
-    for reward in rewards:
-        constants |= dict.fromkeys(_string_constants(reward))
+    constants = [constant for reward in rewards for constant in _string_constants(reward)]
 
     # Read each constant in three ways: as a text, as a pattern, and as words.
     texts = []
-    for constant in constants:
+    for constant in dict.fromkeys(constants):  # each once
         texts += [constant] if len(constant) <= 60 else constant.split()
         pattern = constant[:200]
         texts.append(_text_matching(pattern))

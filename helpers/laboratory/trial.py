@@ -446,9 +446,7 @@ _NOT_PASSED = _FILLED_BY_TRL | {WRONG, FAR, OPPOSITE}
 
 def columns_of(rows: list[dict]) -> dict[str, list]:
     """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
-    names = {}  # in the order of their first rows
-    for row in rows:
-        names |= dict.fromkeys(row)
+    names = dict.fromkeys(name for row in rows for name in row)  # each once, in order
     columns = {}
     for name in names:
         if name not in _NOT_PASSED:

@@ -49,12 +49,9 @@ def split_list(text: str) -> list[str]:
     text = AND_OR.sub(",", text)
     levels = depths(text)
     commas = [at for at, mark in enumerate(text) if mark == "," and levels[at] == 0]
-    parts = []
-    for before, after in pairwise([-1, *commas, len(text)]):
-        part = text[before + 1 : after].strip()
-        if part:
-            parts.append(part)
-    return parts
+    ends = pairwise([-1, *commas, len(text)])
+    members = [text[before + 1 : after].strip() for before, after in ends]
+    return [member for member in members if member]
 
 
 def split_name(item: str) -> tuple[str | None, str]:

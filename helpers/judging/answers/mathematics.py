@@ -268,8 +268,8 @@ def has_two_values(given: str, gold: str) -> bool:
     `x \pm 0, 2x \pm 0` ≠ `2x, x`
     """
     members = split_list(given)
-    all_have_the_sign = all(r"\pm" in member for member in members)
-    return all_have_the_sign and len(split_list(gold)) == 2 * len(members)
+    has_two_for_each = len(split_list(gold)) == 2 * len(members)
+    return has_two_for_each and all(r"\pm" in member for member in members)
 
 
 def without_plus_minus(text: str) -> str:
