@@ -52,7 +52,8 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
     keys = [text for text in texts if _is_looked_up(text, source)]
 
-    # 2. Choose the attacks. A list is none if answers are programs, because the last one counts.
+    # 2. Choose the attacks. Several answers are no attack if they are programs, because the last
+    # program counts.
     attacks = [*OWN_BATTERY, *_no_number_attacks(keys)]
     if "####" in source:
         attacks += HONEST_OF_GSM8K
@@ -72,8 +73,9 @@ def _no_number_attacks(keys: list[str]) -> list[Attack]:
     """Return attacks with what is no number, in a box, in a list, and in JSON with these keys of a
     reward's source.
     """
-    keys = dict.fromkeys(["answer", *keys])  # each once
-    forms = [r"\boxed{<number>}", "[<number>]", *('{"' + key + '": <number>}' for key in keys)]
+    each_once = dict.fromkeys(["answer", *keys])
+    objects = ['{"' + key + '": <number>}' for key in each_once]
+    forms = [r"\boxed{<number>}", "[<number>]", *objects]
     pairs = product(forms[:_MOST_FORMS], _NO_NUMBERS)
     texts = [form.replace("<number>", number) for form, number in pairs]
     answers = [partial(unless_infinite, text) for text in texts]
