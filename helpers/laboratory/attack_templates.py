@@ -156,6 +156,14 @@ def _last_message(row: dict, role: str) -> str:
     return texts[-1] if texts else ""
 
 
+def unless_infinite(text: str, row: dict) -> str:
+    """Return a text that a reward may read as infinity, or a wrong answer if the right one may be
+    infinity.
+    """
+    may_be_infinite = re.search("inf|∞", row["answer"], re.IGNORECASE)
+    return row[WRONG] if may_be_infinite else text
+
+
 # --- Several answers in one block -----------------------------------------------------------------
 
 

@@ -42,6 +42,7 @@ from helpers.laboratory.attack_templates import (
     honest,
     list_attacks,
     question_of,
+    unless_infinite,
 )
 from helpers.laboratory.program_attacks import are_programs, with_wrong_programs
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
@@ -135,14 +136,6 @@ def _sum(row: dict) -> str:
     if number is None or number.value.denominator != 1:
         return question_of(row)
     return f"{number.value - 1} + 1"
-
-
-def unless_infinite(text: str, row: dict) -> str:
-    """Return a text that a reward may read as infinity, or a wrong answer if the right one may be
-    infinity.
-    """
-    may_be_infinite = re.search("inf|∞", row["answer"], re.IGNORECASE)
-    return row[WRONG] if may_be_infinite else text
 
 
 # --- The attacks on any reward --------------------------------------------------------------------

@@ -27,8 +27,8 @@ from helpers.laboratory.attack_templates import (
     guess_attacks,
     honest,
     list_attacks,
+    unless_infinite,
 )
-from helpers.laboratory.attacks import unless_infinite
 from helpers.laboratory.program_attacks import are_programs
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.common import code_of, defining_function, is_own
