@@ -13,7 +13,8 @@ __getattr__ = door(
     {
         "plots": "",
         "approval": "against_report",
-        "attacks": "BATTERY WRONG Attack honest",
+        "attack_templates": "WRONG Attack honest",
+        "attacks": "BATTERY",
         "cases": "stored_groups style_cases",
         "environments": "attack_environment=attack",
         "measures": "Lab",

@@ -23,7 +23,7 @@ def load_cases(path: str | Path) -> list[dict]:
 
     ValueError, with the number of the line's case, if a line is not a case.
     """
-    file = Path(str(path))
+    file = Path(path)
     cases = {}
     for number, case in enumerate(file_rows(file), start=1):
         has_both = isinstance(case, dict) and "name" in case and "completion" in case
@@ -114,26 +114,12 @@ def stored_groups(
         row of its question; ValueError if it lacks `answer` and its question is not there.
     columns: other names of the columns, as for `load_task`.
     """
-    # 1. The table, and its name for messages.
-    if isinstance(stored, pd.DataFrame):
-        name = "this table"
-        table = stored
-    else:
-        name = stored
-        table = _stored_table(stored)
-
-    # 2. Its columns by their usual names. `columns` may list several names for one field, which
-    # `load_task` joins; here only a single name counts. And it may be meant for the data alone: a
-    # run's completions have the usual names, and a second `question` must not join the first.
-    fields = {}  # by the name of the column
-    for field, column in (columns or {}).items():
-        if isinstance(column, str):
-            fields[column] = field
-    missing = {column: field for column, field in fields.items() if field not in table}
-    table = table.rename(columns=missing)
-    if "question" not in table and "prompt" in table:
-        known = [] if data is None else list(data["question"])
-        table = table.assign(question=[_question_in(prompt, known) for prompt in table["prompt"]])
+    # 1. Read the table. Its name is for messages.
+    is_table = isinstance(stored, pd.DataFrame)
+    name = "this table" if is_table else stored
+    table = stored if is_table else _stored_table(stored)
+    questions = [] if data is None else list(data["question"])
+    table = _with_usual_columns(table, columns or {}, questions)
     for column in ("question", "completion"):
         if column not in table:
             raise ValueError(
@@ -141,7 +127,10 @@ def stored_groups(
                 f"{column!r} is missing. It has: {', '.join(map(str, table))}."
             )
 
-    # 3. The groups: several completions of one question, at one step if steps are known.
+    texts = [_whole(completion_text(each)) for each in table["completion"]]
+    table = table.assign(completion=texts)
+
+    # 2. Form groups: several completions of one question, at one step if steps are known.
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
@@ -149,36 +138,51 @@ def stored_groups(
             f"{name}: none of the {len(table)} stored completions share a question: a group needs "
             "at least two."
         )
-    completions = [
-        [_whole(completion_text(each)) for each in group["completion"]] for group in groups
-    ]
+    completions = [group["completion"].tolist() for group in groups]
 
-    # 4. A row per group: all columns of its first completion but the completion.
+    # 3. Make a row per group: all columns of its first completion but the completion. Columns that
+    # are missing come from the row of the data with the same question.
     rows = pd.DataFrame([group.iloc[0] for group in groups]).drop(columns="completion")
     rows = rows.reset_index(drop=True)
     if data is None:
         return rows, completions
-
-    # 5. The columns that the rows lack, from the row of `data` with the same question.
     unknown = rows[~rows["question"].isin(data["question"])]
     if "answer" not in rows and len(unknown):
         raise ValueError(
             f"{name} has no column answer, and {len(unknown)} of its {len(rows)} questions are "
             f"not in the data, such as {unknown['question'].iloc[0]!r:.200}. Add the column."
         )
-    lacking = data.columns.difference(rows.columns)
-    return rows.join(data.set_index("question")[lacking], on="question"), completions
+    missing = data.columns.difference(rows.columns)
+    return rows.join(data.set_index("question")[missing], on="question"), completions
 
 
 def _stored_table(file: str | Path) -> pd.DataFrame:
     """Return the rows of a file of stored completions; ValueError if one cannot be read."""
     rows = []
-    for row in file_rows(Path(str(file))):
+    for row in file_rows(Path(file)):
         if isinstance(row, Broken):
             raise ValueError(f"{file}: {row.where} cannot be read: {row.reason}.")
         # JSON can hold half a surrogate pair, which pandas refuses
         rows.append({name: _whole(value) for name, value in row.items()})
     return pd.DataFrame(rows)
+
+
+def _with_usual_columns(table: pd.DataFrame, columns: dict, questions: list[str]) -> pd.DataFrame:
+    """Return a table of completions with the usual names of its columns. If it has prompts instead
+    of questions, they are searched for these questions.
+
+    columns: by usual name, the name in the table. It may be meant for the data alone: a run's
+        completions have the usual names, and a second `question` must not join the first. Several
+        names for one column, which `load_task` joins, do not count here.
+    """
+    new_names = {}
+    for usual, column in columns.items():
+        if isinstance(column, str) and usual not in table:
+            new_names[column] = usual
+    table = table.rename(columns=new_names)
+    if "question" in table or "prompt" not in table:
+        return table
+    return table.assign(question=[_question_in(prompt, questions) for prompt in table["prompt"]])
 
 
 def _question_in(prompt: object, known: list[str]) -> str:

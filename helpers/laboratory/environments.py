@@ -139,22 +139,19 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     # its words are "zqaax", and its numbers have seven digits, so that they are wrong, too
     nonsense = partial(players.answers_wrongly, calls=1, first_number=10**6)
     episodes["answers nonsense"] = bench.play("answers nonsense", nonsense)
-    silence = partial(players.repeats_one_call, times=0)
-    episodes["does nothing"] = bench.play("does nothing", silence)
+    episodes["does nothing"] = bench.play(
+        "does nothing", partial(players.repeats_one_call, times=0)
+    )
 
     # 2. Sum up what each player earned.
     summary = {}
     for name, played_episodes in episodes.items():
-        calls = 0
-        failed = 0
-        for episode in played_episodes:
-            replies = episode.replies[1:]  # without that of `reset`
-            calls += len(replies)
-            failed += sum(reply.failed for reply in replies)
+        # all replies but those of `reset`
+        replies = [reply for episode in played_episodes for reply in episode.replies[1:]]
         summary[name] = {
             "reward": _mean_reward(played_episodes),
-            "calls": calls / len(played_episodes),
-            "failed": failed / max(1, calls),
+            "calls": len(replies) / len(played_episodes),
+            "failed": sum(reply.failed for reply in replies) / max(1, len(replies)),
         }
     played = pd.DataFrame(summary).T
     earned = played["reward"]
@@ -206,10 +203,8 @@ class _Bench:
 
     def __init__(self, guard: Guarded, rows: list[dict]):
         self.guard = guard
-        self.rows = []
-        for row in rows[:_ROWS]:
-            prompt = [{"role": "user", "content": ""}]  # TRL passes one to `reset`, too
-            self.rows.append({"prompt": prompt} | row)
+        # TRL passes a prompt to `reset`, too
+        self.rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
         self.players: dict[str, Player] = {}
         oracle = getattr(type(guard.factory()), "_oracle", None)
         if oracle:
@@ -484,10 +479,8 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
     many_tries = partial(players.answers_wrongly, calls=1000)
     after_one = bench.play("answers wrongly", one_try, _FEW_ROWS)
     after_many = bench.play("answers wrongly", many_tries, _FEW_ROWS)
-    gains = []
-    for one, many in zip(after_one, after_many, strict=True):
-        if many.reward < _WIN * full:
-            gains.append(many.reward - one.reward)
+    pairs = zip(after_one, after_many, strict=True)
+    gains = [many.reward - one.reward for one, many in pairs if many.reward < _WIN * full]
     smallest_gain = min(gains, default=0.0)
     return Check(
         "wrong answers do not add up",
@@ -521,11 +514,8 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
     for number in bench.probed:
         nonsense = reward_of(number, _WRONG)
         rewards = {text: reward_of(number, text) for text in _CHARACTERS}
-        paid_here = []
-        for letter in string.ascii_lowercase:
-            if nonsense + _PAY * full < rewards[letter] < win:
-                paid_here.append(letter)
-        paid.append(paid_here)
+        pay = nonsense + _PAY * full
+        paid.append([each for each in string.ascii_lowercase if pay < rewards[each] < win])
 
         # If a character wins, try it with a second one behind it: `58` after `5`.
         winners = [text for text, reward in rewards.items() if reward >= win]

@@ -11,7 +11,7 @@ Each step is optional, and the verdict covers the steps that were run; `examine`
 No model is needed: `stored_groups` reads the completions of an earlier run.
 
 The steps are the methods of `Lab`, in this order. `RewardsUnderTest` has the method `scores`, with
-which all of them call the rewards. The functions at the end are those that several steps share.
+which all of them call the rewards. `groups.py` has the numbers of `signal`.
 """
 
 import math
@@ -25,15 +25,19 @@ import numpy as np
 import pandas as pd
 
 from helpers.laboratory import verdicts
-from helpers.laboratory.attacks import (
-    BATTERY,
-    HONEST,
-    WRONG,
-    Attack,
-    for_own,
-    with_wrong_answers,
-)
+from helpers.laboratory.attack_templates import WRONG, Attack
+from helpers.laboratory.attacks import BATTERY, HONEST, with_wrong_answers
 from helpers.laboratory.cases import load_cases, suite_cases
+from helpers.laboratory.groups import (
+    Groups,
+    are_right,
+    finite,
+    in_groups,
+    is_flat,
+    records_of,
+    reward_statistics,
+)
+from helpers.laboratory.own_attacks import for_own
 from helpers.laboratory.trial import AttackTrial, columns_of
 from helpers.laboratory.under_test import (
     HONEST_RIGHT,
@@ -48,7 +52,6 @@ from helpers.rewards.own import TextReward
 
 _TIMED = 1000  # completions that `speed` scores
 _ROWS_ATTACKED = 16  # the most rows that `attacks` attacks
-_NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Lab(RewardsUnderTest):
         on messages, or score all of them alike, and do neither with texts.
         """
         # 1. Write a few different completions of the first row, as messages.
-        (row,) = with_wrong_answers(_records(rows.head(1)))
+        (row,) = with_wrong_answers(records_of(rows.head(1)))
         tried = [*HONEST, *BATTERY[:2], *BATTERY[-4:]]
         texts = [attack.write(row, self.tags, 50) for attack in tried]
         messages = [[{"role": "assistant", "content": text}] for text in texts]
@@ -82,7 +85,7 @@ class Lab(RewardsUnderTest):
 
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
         """Return the `scores` of several completions of one row."""
-        (record,) = _records(row.to_frame().T)
+        (record,) = records_of(row.to_frame().T)
         return self.scores(completions, **columns_of([record] * len(completions)))
 
     def examine(
@@ -136,7 +139,7 @@ class Lab(RewardsUnderTest):
         if path is None:
             neutral = {"question": "What is asked?", "kind": None}
             if rows is not None:
-                your_rows = _records(rows.head(len(loaded)))
+                your_rows = records_of(rows.head(len(loaded)))
         records = []
         for number, case in enumerate(loaded):
             your_row = your_rows[number % len(your_rows)]
@@ -192,7 +195,7 @@ class Lab(RewardsUnderTest):
             )
         # 1. Take rows spread over the data.
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
-        attacked = with_wrong_answers(_records(answered.iloc[places]))
+        attacked = with_wrong_answers(records_of(answered.iloc[places]))
 
         # 2. Take steps of the training run. One is enough unless a reward follows a schedule, which
         # may pay only now and then: then take the middle, the end, and a step from each tenth of
@@ -226,14 +229,12 @@ class Lab(RewardsUnderTest):
         self.results.columns = [name for name in rows.columns if name != "prompt"]
         self.results.escapes = trial.escapes
         self.results.ceilings = {name: family[0].ceiling for name, family in families.items()}
-        self.results.lost = []
-        for number in trial.lost:
-            row = trial.rows[number]
-            self.results.lost.append((row["answer"], row[WRONG]))
-        self.results.tolerated = []
-        for number, other in trial.tolerated.items():
-            if number not in trial.lost:
-                self.results.tolerated.append((trial.rows[number]["answer"], other))
+        lost_rows = [trial.rows[number] for number in trial.lost]
+        self.results.lost = [(row["answer"], row[WRONG]) for row in lost_rows]
+        kept = [number for number in trial.tolerated if number not in trial.lost]
+        self.results.tolerated = [
+            (trial.rows[number]["answer"], trial.tolerated[number]) for number in kept
+        ]
         return table
 
     def signal(
@@ -247,17 +248,7 @@ class Lab(RewardsUnderTest):
         Returns a dict:
 
         - `groups`: their number. `group_size`: the largest.
-        - `rewards`: by name, a dict:
-            - `weight`, and the `mean` of the scores.
-            - `within_group_std`: the mean of the groups' standard deviations.
-            - `zero_spread`: the share of groups with equal scores.
-            - `scored`: the share of completions with a score.
-            - `unscored`: the share without one, in groups where another completion has one; None if
-              no completion has one.
-            - `constant`: the score if all completions got the same one, else None.
-            - `advantage_share`: the share in the variance of TRL's group-scaled advantage. The
-              shares of all rewards sum to 1.
-            - `rank_correlation`: Spearman's, with each other reward.
+        - `rewards`: see `reward_statistics`.
         - `total`: `mean` and `zero_spread` of the weighted sum.
         - `judges`: the rewards that `judges()` returns.
         - `pass_rate`: for each group, the share of completions that the judges call right; None if
@@ -281,95 +272,86 @@ class Lab(RewardsUnderTest):
                 "a group of fewer than two completions has no spread; sample at least two per row."
             )
         # 1. Score all completions, and measure the spread of each group's scores.
-        texts, columns, group_of = _ungrouped(rows, completions)
-        scores = self.scores(texts, self.step, **columns)
-        spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
-        is_flat = spread.fillna(0.0) < _NO_SPREAD
+        groups = in_groups(rows, completions)
+        scores = self.scores(groups.texts, self.step, **groups.columns)
+        self._note_other_scores(groups)
+        spread = scores.groupby(groups.numbers).std(ddof=1)  # as in TRL (torch.std)
+        total_is_flat = is_flat(spread["total"])
 
-        # 2. Score at most JUDGED_AGAIN completions twice more, to find rewards that give other
-        # scores in other calls.
-        some = slice(None, None, 1 + len(texts) // JUDGED_AGAIN)
-        columns_of_some = {name: values[some] for name, values in columns.items()}
-        before = self.scores_of_copies(texts[some], self.step, **columns_of_some)
-        after = self.scores_of_copies(texts[some], self.step, **columns_of_some)
-        self.note_unsteady(before, after)
+        # 2. Describe each reward by itself.
+        weights = pd.Series(self.weights, self.names)
+        rewards = reward_statistics(scores, spread, groups.numbers, weights)
 
-        # 3. Describe each reward by itself.
-        shares = _advantage_shares(scores, group_of, pd.Series(self.weights, self.names))
-        ranks = scores[self.names].corr(method="spearman")
-        rewards = {}
-        for name, weight in zip(self.names, self.weights, strict=True):
-            has_score = scores[name].notna()
-            group_has_scores = has_score.groupby(group_of).transform("any")
-            different_scores = scores[name].dropna().unique()
-            correlations = ranks.loc[name].drop(name)
-            rewards[name] = {
-                "weight": weight,
-                "mean": _finite(scores[name].mean()),
-                "within_group_std": _finite(spread[name].mean()),
-                "zero_spread": float(is_flat[name].mean()),
-                "scored": float(has_score.mean()),
-                "unscored": _finite((~has_score)[group_has_scores].mean()),
-                "constant": _finite(different_scores[0]) if len(different_scores) == 1 else None,
-                "advantage_share": shares[name],
-                "rank_correlation": {other: _finite(rho) for other, rho in correlations.items()},
-            }
-
-        # 4. Compute the share of right completions in each group.
+        # 3. Compute the share of right completions in each group.
         judges = self.judges()
-        pass_rate = _are_right(scores[judges]).groupby(group_of).mean()
+        pass_rate = are_right(scores[judges]).groupby(groups.numbers).mean()
 
-        # 5. Find the groups with equal totals that consist of one text.
-        flat_groups = is_flat.index[is_flat["total"]]
-        is_one_text = [len(set(completions[group])) == 1 for group in flat_groups]
+        # 4. Find the groups with equal totals that consist of one text.
+        flat_groups = total_is_flat.index[total_is_flat]
+        is_one_text = [len(set(completions[number])) == 1 for number in flat_groups]
 
-        # 6. Find the rewards that miss a tag, which only the prompt has.
+        # 5. Find the rewards that miss a tag, which only the prompt has.
         always_zero = [name for name in self.names if rewards[name]["constant"] == 0]
-        want_opening = self._want_opening(always_zero, texts, columns)
+        want_opening = self._want_opening(always_zero, groups)
 
-        # 7. Find text behind first answers. If it makes the completions longer by more than a
-        # tenth, score them without it: it may be what keeps answers from being right.
-        until_answer = [self._until_first_answer(text) for text in texts]
-        runs_on = [
-            text[len(kept) :].strip() != "" for text, kept in zip(texts, until_answer, strict=True)
-        ]
-        first_answer = None
-        if sum(map(len, texts)) > 1.1 * sum(map(len, until_answer)):
-            with self.again():
-                scores_until_answer = self.scores(until_answer, self.step, **columns)
-            first_answer = _finite(_are_right(scores_until_answer[judges]).mean())
+        # 6. Find text behind first answers: it may be what keeps answers from being right.
+        until_answer = [self._until_first_answer(text) for text in groups.texts]
+        pairs = zip(groups.texts, until_answer, strict=True)
+        runs_on = [text[len(kept) :].strip() != "" for text, kept in pairs]
 
-        # 8. Keep the texts for `speed`, and the numbers for the verdict and the report.
-        self.results.completions = texts, columns
+        # 7. Keep the texts for `speed`, and the numbers for the verdict and the report.
+        self.results.completions = groups.texts, groups.columns
         self.results.signal = {
             "groups": len(completions),
             "group_size": max(sizes),
             "rewards": rewards,
             "total": {
-                "mean": _finite(scores["total"].mean()),
-                "zero_spread": float(is_flat["total"].mean()),
+                "mean": finite(scores["total"].mean()),
+                "zero_spread": float(total_is_flat.mean()),
             },
             "judges": judges,
-            "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
-            "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
+            "pass_rate": [finite(round(rate, 6)) for rate in pass_rate],
+            "answered": float(
+                np.mean([bool(self.tags.answer_blocks(text)) for text in groups.texts])
+            ),
             "cut_off": cut_off,
             "want_opening": want_opening,
             "run_on": float(np.mean(runs_on)),
-            "first_answer": first_answer,
+            "first_answer": self._first_answer_rate(until_answer, groups),
             "one_text": float(np.mean(is_one_text)) if is_one_text else None,
         }
         return self.results.signal
 
-    def _want_opening(self, always_zero: list[str], texts: list[str], columns: dict) -> list[str]:
+    def _note_other_scores(self, groups: Groups) -> None:
+        """Score at most JUDGED_AGAIN completions twice more, to find rewards that give other scores
+        in other calls.
+        """
+        some = slice(None, None, 1 + len(groups.texts) // JUDGED_AGAIN)
+        columns = {name: values[some] for name, values in groups.columns.items()}
+        before = self.scores_of_copies(groups.texts[some], self.step, **columns)
+        after = self.scores_of_copies(groups.texts[some], self.step, **columns)
+        self.note_unsteady(before, after)
+
+    def _want_opening(self, always_zero: list[str], groups: Groups) -> list[str]:
         """Return which of the rewards that give 0 to all completions give one of them more if each
         begins with the tag that opens the reasoning. The prompt may have opened it.
         """
         if not always_zero:
             return []
-        opening = self.tags.tags[0]
+        opened = [self.tags.tags[0] + text for text in groups.texts]
         with self.again():
-            scores = self.scores([opening + text for text in texts], self.step, **columns)
+            scores = self.scores(opened, self.step, **groups.columns)
         return [name for name in always_zero if scores[name].max() > 0]
+
+    def _first_answer_rate(self, until_answer: list[str], groups: Groups) -> float | None:
+        """Return the share of completions that would be right if they ended behind their first
+        answer; None if that would not make them shorter by a tenth.
+        """
+        if sum(map(len, groups.texts)) <= 1.1 * sum(map(len, until_answer)):
+            return None
+        with self.again():
+            scores = self.scores(until_answer, self.step, **groups.columns)
+        return finite(are_right(scores[self.judges()]).mean())
 
     def _until_first_answer(self, text: str) -> str:
         """Return a completion without what is behind its first answer block. A block inside the
@@ -385,9 +367,10 @@ class Lab(RewardsUnderTest):
 
         completions: one group per row.
         """
-        texts, columns, group_of = _ungrouped(rows, completions)
-        right = _are_right(self.scores(texts, self.step, **columns)[self.judges()])
-        return [_finite(rate) for rate in right.groupby(group_of).mean()]
+        groups = in_groups(rows, completions)
+        scores = self.scores(groups.texts, self.step, **groups.columns)
+        right = are_right(scores[self.judges()])
+        return [finite(rate) for rate in right.groupby(groups.numbers).mean()]
 
     def speed(self) -> pd.Series:
         """Return each reward's milliseconds for 1,000 completions. The completions of `signal` are
@@ -423,7 +406,7 @@ class Lab(RewardsUnderTest):
             entry = {"weight": weight, "source": source_hash(function)}
             if results.cases is not None:
                 entry["cases"] = {
-                    case: _finite(score) for case, score in results.cases[name].items()
+                    case: finite(score) for case, score in results.cases[name].items()
                 }
             if results.signal is not None:
                 entry |= results.signal["rewards"][name]
@@ -433,7 +416,7 @@ class Lab(RewardsUnderTest):
             report["rewards"][name] = entry
         if results.attacks is not None:
             report["attacks"] = {
-                name: {"total": _finite(row["total"]), "wins": _finite(row["wins"])}
+                name: {"total": finite(row["total"]), "wins": finite(row["wins"])}
                 for name, row in results.attacks.iterrows()
             }
         if results.signal is not None:
@@ -448,81 +431,9 @@ def signal_lines(lab: Lab) -> list[str]:
     """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
     signal = lab.results.signal
     dead = signal["total"]["zero_spread"]
-    shares = []
-    for name, statistics in signal["rewards"].items():
-        shares.append(f"{name} {statistics['advantage_share']:.0%}")
+    rewards = signal["rewards"].items()
+    shares = [f"{name} {statistics['advantage_share']:.0%}" for name, statistics in rewards]
     return [
         f"dead groups: {dead:.0%} of {signal['groups']}",
         f"shares of the advantage: {', '.join(shares)}",
     ]
-
-
-def _ungrouped(
-    rows: pd.DataFrame, completions: list[list[str]]
-) -> tuple[list[str], dict[str, list], np.ndarray]:
-    """Return the completions of all groups as one list, their columns, and the number of each one's
-    group.
-
-    completions: one group per row.
-    """
-    texts = []
-    rows_of_texts = []
-    group_of = []
-    for number, (row, group) in enumerate(zip(_records(rows), completions, strict=True)):
-        texts += group
-        rows_of_texts += [row] * len(group)
-        group_of += [number] * len(group)
-    return texts, columns_of(rows_of_texts), np.array(group_of, dtype=int)
-
-
-def _advantage_shares(
-    scores: pd.DataFrame, group_of: np.ndarray, weights: pd.Series
-) -> dict[str, float]:
-    """Return each reward's share in the variance of the advantage that TRL computes: the mean
-    product of its part with the whole, over the variance. The shares sum to 1; that of a reward
-    that works against the others is negative.
-    """
-    names = list(weights.index)
-    # 1. Weight the scores. A missing one adds nothing to a total; without a total it stays missing.
-    has_total = scores["total"].notna()
-    weighted = scores[names].mul(weights).fillna(0.0).where(has_total)
-
-    # 2. Subtract each group's mean, and divide by the deviation of its totals, plus 1e-4 as in TRL.
-    centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
-    deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
-    scaled = centred.div(deviation + 1e-4, axis=0)
-
-    # 3. The parts of all rewards sum to the advantage, whose mean is 0.
-    advantage = scaled.sum(axis=1)
-    variance = float((advantage**2).mean())
-    if variance <= _NO_SPREAD:
-        return dict.fromkeys(names, 0.0)
-    return {name: float((scaled[name] * advantage).mean() / variance) for name in names}
-
-
-def _records(rows: pd.DataFrame) -> list[dict]:
-    """Return rows as TRL passes them. Pandas reads a list from a Parquet file as an array; here it
-    is a list again.
-    """
-    records = rows.to_dict("records")
-    for record in records:
-        for name, value in record.items():
-            if isinstance(value, np.ndarray):
-                record[name] = value.tolist()
-    return records
-
-
-def _are_right(scores: pd.DataFrame) -> pd.Series:
-    """Return whether all judges that scored a completion gave it at least 0.5, as 1.0 or 0.0; nan
-    if none scored it. Without judges, all are wrong.
-    """
-    lowest = scores.min(axis=1)
-    right = (lowest >= 0.5).astype(float)
-    if not len(scores.columns):  # without judges, every lowest score is nan
-        return right
-    return right.mask(lowest.isna())
-
-
-def _finite(value: float) -> float | None:
-    """Return the number for JSON, which has no nan: None instead."""
-    return float(value) if np.isfinite(value) else None

@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.judging.answers.numbers import parse_number
-from helpers.laboratory.attacks import FAR, OPPOSITE, WRONG, Attack, honest
+from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG, Attack, honest
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
 from helpers.rewards.correctness import correctness_reward
@@ -269,10 +269,8 @@ class AttackTrial:
         # 2. Find the rewards that tell right from wrong and penalise a wrong answer.
         right = means.loc[HONEST_RIGHT]
         wrong = means.loc[HONEST_WRONG]
-        penalising = []
-        for name in self.lab.names:
-            if wrong[name] < min(0.0, right[name] - 0.25):
-                penalising.append(name)
+        names = self.lab.names
+        penalising = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
 
         # 3. Compare each family with its ceiling.
         for name, family in families.items():
@@ -366,7 +364,7 @@ class AttackTrial:
         answers = {}  # the attack's answer, by row number
         for number in self._paid_rows(scored):
             row = self.rows[number]
-            answer = self._last_answer(texts[number]).strip()
+            answer = self.lab.tags.extract_answer(texts[number]) or ""
             between = _halfway(answer, row["answer"])
             if between is not None:
                 answers[number] = answer
@@ -405,14 +403,9 @@ class AttackTrial:
         for number, row in enumerate(self.rows):
             if len(paying[number]) == 1 and parse_number(row["answer"]) is None:
                 (text,) = paying[number]
-                self.tolerated.setdefault(number, self._last_answer(text))
+                self.tolerated.setdefault(number, self.lab.tags.extract_answer(text) or "")
                 for of_attack in scored:
                     of_attack.leave_out(number)
-
-    def _last_answer(self, text: str) -> str:
-        """Return the text of a completion's last answer block; "" if it has none."""
-        blocks = self.lab.tags.answer_blocks(text)
-        return blocks[-1] if blocks else ""
 
 
 def _mean_by_row(scores: np.ndarray) -> np.ndarray:
@@ -453,9 +446,7 @@ _NOT_PASSED = _FILLED_BY_TRL | {WRONG, FAR, OPPOSITE}
 
 def columns_of(rows: list[dict]) -> dict[str, list]:
     """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
-    names = {}  # in the order of their first rows
-    for row in rows:
-        names |= dict.fromkeys(row)
+    names = dict.fromkeys(name for row in rows for name in row)  # each once, in order
     columns = {}
     for name in names:
         if name not in _NOT_PASSED:

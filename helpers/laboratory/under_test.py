@@ -90,8 +90,7 @@ class RewardsUnderTest:
             )
         self.names = [reward_name(function) for function in self.functions]
         for name in self.names:
-            is_taken = self.names.count(name) > 1 or name in _TABLE_COLUMNS
-            if is_taken:
+            if self.names.count(name) > 1 or name in _TABLE_COLUMNS:
                 raise ValueError(
                     f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
                     "name: wrap one in a function with another name."
@@ -113,11 +112,8 @@ class RewardsUnderTest:
         """
         # 1. Collect what TRL passes to a reward. Columns of the data may replace the empty prompts,
         # but not what the trainer adds to them.
-        messages = []
-        token_ids = []
-        for text in completions:
-            messages.append([{"role": "assistant", "content": text}])
-            token_ids.append([hash(word) % 2**31 for word in text.split()])
+        messages = [[{"role": "assistant", "content": text}] for text in completions]
+        token_ids = [[hash(word) % 2**31 for word in text.split()] for text in completions]
         trainer_state = SimpleNamespace(
             global_step=step,
             max_steps=self.max_steps,

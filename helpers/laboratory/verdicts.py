@@ -139,14 +139,12 @@ def _scores_of(lab: RewardsUnderTest, name: str) -> set[float]:
     """Return the different scores of a reward in all steps so far; for attacks and signal, the
     means.
     """
-    results = lab.results
     scores = set()
-    if results.cases is not None:
-        scores |= set(results.cases[name].dropna())
-    if results.attacks is not None:
-        scores |= set(results.attacks[name].dropna())
-    if results.signal is not None:
-        scores.add(results.signal["rewards"][name]["mean"])
+    for table in (lab.results.cases, lab.results.attacks):
+        if table is not None:
+            scores |= set(table[name].dropna())
+    if lab.results.signal is not None:
+        scores.add(lab.results.signal["rewards"][name]["mean"])
     return scores - {None}
 
 

@@ -43,7 +43,7 @@ def tests_reward(
 
     A batch with such completions gives one warning. The prompt should not show the tests, because a
     program can contain the expected values. A share can be guessed if many tests expect the same
-    value: compare share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
+    value: compare share=True and share=False in the laboratory (`program_attacks.CODE_BATTERY`).
 
     >>> tests_reward(["def add(a, b):\\n    return a + b", "def add(a, b):\\n    return 3"],
     ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)

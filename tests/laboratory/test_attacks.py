@@ -19,16 +19,11 @@ from examples.more_rewards import (
 )
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.laboratory import attacks
-from helpers.laboratory.attacks import (
-    BATTERY,
-    FAR,
-    HONEST_RIGHT,
-    HONEST_WRONG,
-    WRONG,
-    with_wrong_answers,
-)
+from helpers.laboratory import own_attacks
+from helpers.laboratory.attack_templates import FAR, WRONG
+from helpers.laboratory.attacks import BATTERY, with_wrong_answers
 from helpers.laboratory.measures import Lab
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
@@ -60,7 +55,7 @@ def winners(rows: pd.DataFrame, *functions) -> list[str]:
 @pytest.fixture
 def without_source(monkeypatch):
     """The rewards below without the many texts of this file, each of which would be tried."""
-    monkeypatch.setattr(attacks, "code_of", lambda reward: "")
+    monkeypatch.setattr(own_attacks, "code_of", lambda reward: "")
 
 
 def of_block(rule, *names):
@@ -372,9 +367,9 @@ def test_the_worked_rows_of_the_trial():
 
 
 def test_the_texts_of_a_row_are_not_searched_for_placeholders():
-    row = {"question": "Q?", "answer": "the {question} field", attacks.WRONG: "another"}
+    row = {"question": "Q?", "answer": "the <question> field", WRONG: "another"}
     written = [attack.write(row, THINK_ANSWER, 200) for attack in BATTERY if attack.is_part]
-    assert any("<answer>the {question} fiel</answer>" in text for text in written)
+    assert any("<answer>the <question> fiel</answer>" in text for text in written)
 
 
 @pytest.mark.usefixtures("without_source")

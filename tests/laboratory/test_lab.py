@@ -27,7 +27,7 @@ from examples.more_rewards import (
     reasoning_steps_reward,
 )
 from helpers.data.tasks import load_task
-from helpers.laboratory import attacks
+from helpers.laboratory import own_attacks
 from helpers.laboratory.approval import against_report
 from helpers.laboratory.cases import differences, stored_groups, style_cases
 from helpers.laboratory.measures import Lab
@@ -712,7 +712,7 @@ BROUGHT = {
 
 @pytest.mark.parametrize("name", BROUGHT)
 def test_the_verdict_on_what_people_bring_names_the_cause(sums, name, monkeypatch):
-    monkeypatch.setattr(attacks, "code_of", lambda reward: "")  # not the texts of this file
+    monkeypatch.setattr(own_attacks, "code_of", lambda reward: "")  # not the texts of this file
     rewards, go, says = BROUGHT[name]
     rows = sums.head(4)
     lab = Lab(rewards, [1.0, 0.25][: len(rewards)])
@@ -735,7 +735,7 @@ SCORES = {
 @pytest.mark.parametrize("name", SCORES)
 def test_a_judge_that_gives_everything_full_marks_is_named(sums, name, monkeypatch):
     """A verdict's word in its opposite, and a scale of 0 to 100 cut to 1; alone and beside another."""
-    monkeypatch.setattr(attacks, "code_of", lambda reward: "")
+    monkeypatch.setattr(own_attacks, "code_of", lambda reward: "")
     rows = sums.head(2)
 
     def reply(path, headers, request):

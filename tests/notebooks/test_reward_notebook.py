@@ -10,7 +10,8 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import said
 
-from helpers.laboratory.attacks import BATTERY, HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.attacks import BATTERY
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,9 @@ import pytest
 from examples.more_rewards import code_format_reward
 from helpers.judging.programs.monty import Sandbox
 from helpers.judging.programs.sandbox import Limits, Outcome, used_backends
-from helpers.laboratory.attacks import CODE_BATTERY, HONEST_RIGHT, HONEST_WRONG
 from helpers.laboratory.measures import Lab
+from helpers.laboratory.program_attacks import CODE_BATTERY
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.programs import looks_up, program_of, tests_reward, verdicts
 from helpers.tags import THINK_ANSWER
 from tests.judging.test_sandbox import NEEDS_SANDLOCK

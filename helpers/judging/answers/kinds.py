@@ -17,6 +17,13 @@ from functools import lru_cache
 
 from helpers.judging import workers
 from helpers.judging.answers import Comparison, choices, documents, mathematics, numbers, texts
+from helpers.judging.answers.expressions import (
+    divisions_of,
+    is_literal,
+    split_list,
+    variables,
+    without_brackets,
+)
 from helpers.judging.answers.latex import to_latex
 from helpers.judging.answers.numbers import parse_number
 from helpers.judging.answers.texts import LONGEST_ANSWER, plain_text, to_keyboard
@@ -82,8 +89,8 @@ def compare_answers(
     elif kind == "set" and same_members(given, gold):
         comparison = Comparison(True)  # its members are words, or spelt alike
     elif kind == "set":  # its members may be equal expressions
-        given = mathematics.without_brackets(given)  # `[3, 4]` and `3, 4` are one set
-        gold = mathematics.without_brackets(gold)
+        given = without_brackets(given)  # `[3, 4]` and `3, 4` are one set
+        gold = without_brackets(gold)
         comparison = mathematics.compare_expressions(given, gold, in_any_order=True)
     else:  # mathematics
         in_any_order = bool(_SOLUTIONS.search(question))
@@ -119,10 +126,10 @@ def members_of(text: str) -> list[str]:
     >>> members_of("[1, 2]"), members_of(r"\{red, blue\}")
     (['1', '2'], ['red', 'blue'])
     """
-    bare = mathematics.without_brackets(text)
+    bare = without_brackets(text)
     braced = re.fullmatch(r"\\?\{(.*?)\\?\}", bare)
     inside = braced[1] if braced else bare
-    return mathematics.split_list(inside.replace(";", ","))
+    return split_list(inside.replace(";", ","))
 
 
 def conclusion_of(given: str) -> str:
@@ -249,14 +256,14 @@ def kind_of(gold: str) -> str:
         return "mathematics"
 
     # 5. A list, a tuple or an interval of numbers: `3, -3`, `2 and 5`, `[0,1)`.
-    variables = mathematics.variables(spelt)
-    is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
-    if is_list and not variables and mathematics.is_literal(spelt):
+    letters = variables(spelt)
+    is_list = "," in spelt or split_list(spelt) != [spelt.strip()]
+    if is_list and not letters and is_literal(spelt):
         return "mathematics"
 
     # 6. An operation on a small letter, `n-1`, or a sum or product with a digit, `3 + N`. Other
     # operations may be a score, `10-5`, or a name, `AC/DC`.
-    has_small_letter = any(letter.islower() for letter in variables)
+    has_small_letter = any(letter.islower() for letter in letters)
     if _OPERATION.search(text) and (has_small_letter or _SUM_OR_PRODUCT.search(text)):
         return "mathematics"
 
@@ -321,7 +328,7 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
 
     # 2. Refuse a copy from the question, and a division left undone: `84/12` for 7.
     expressions = {form_of(text): text for text in expressions_of(question)}
-    divisions_left = mathematics.divisions_of(given) - mathematics.divisions_of(gold)
+    divisions_left = divisions_of(given) - divisions_of(gold)
     if given_form in expressions or divisions_left:
         return Comparison(False)
 
@@ -336,7 +343,7 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
     # solution.
     unless = []
     for text in list(expressions.values())[:_MOST_EXPRESSIONS]:
-        if "=" in text and len(mathematics.variables(gold)) <= 1:
+        if "=" in text and len(variables(gold)) <= 1:
             continue
         change_of_form = mathematics.compare_expressions(text, gold)
         if change_of_form.right:

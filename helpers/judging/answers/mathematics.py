@@ -3,8 +3,8 @@ r"""Mathematics: whether two expressions, equations, intervals, sets or lists ar
 math-verify computes whether two expressions are equal. `compare_expressions` runs before it: it
 settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept. Read
 it first; the functions below it follow its order. Each is one decision, states the reason and has
-examples of right (`=`) and wrong (`≠`) answers, the given answer first. The last part of the file
-takes expressions apart. These are the examples that math-verify decides:
+examples of right (`=`) and wrong (`≠`) answers, the given answer first. `expressions.py` takes
+expressions apart. These are the examples that math-verify decides:
 
 - Equal expressions are right, in LaTeX or as typed:
   `(x+1)^2` = `x^2+2x+1`, `\frac{\sqrt{3}}{2}` = `\frac{3}{2\sqrt{3}}`, `\sqrt{8}/2` = `sqrt(2)`,
@@ -18,9 +18,20 @@ takes expressions apart. These are the examples that math-verify decides:
 import math
 import re
 from functools import lru_cache
-from itertools import pairwise
 
 from helpers.judging.answers import Comparison
+from helpers.judging.answers.expressions import (
+    AND_OR,
+    interval_of,
+    is_inequality,
+    is_literal,
+    split_list,
+    split_name,
+    tuple_brackets,
+    variables,
+    without_commands,
+    without_spaces,
+)
 from helpers.judging.answers.latex import to_latex
 from helpers.judging.answers.names_and_units import (
     FUNCTIONS,
@@ -28,6 +39,7 @@ from helpers.judging.answers.names_and_units import (
     NAME,
     NAME_IN_WORDS,
     UNIT,
+    any_of,
 )
 from helpers.judging.answers.numbers import parse_number, same_number
 from helpers.judging.answers.texts import depths, plain_text
@@ -38,12 +50,6 @@ _DEEPEST = 25  # nested brackets; deeper text is an attempt to hang the parser, 
 _TRAILING_UNIT = re.compile(
     rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
 )
-# The words `and` and `or`, outside other words.
-_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
-# A LaTeX command: `\frac`, `\begin{pmatrix}`.
-_COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
-# The relation of an inequality: `x > 3`, `x \neq 3`.
-_RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
 
 
 @lru_cache(maxsize=1 << 14)
@@ -58,67 +64,61 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     ('1+x', 'x + 1')
     """
     # 1. Settle plain numbers.
-    given = NAME_IN_WORDS.sub("", plain_text(given).removesuffix("."))
-    gold = plain_text(gold).removesuffix(".")
-    if is_number(given) and is_number(gold):
-        return Comparison(same_number(given, gold))
+    given_text = NAME_IN_WORDS.sub("", plain_text(given).removesuffix("."))
+    gold_text = plain_text(gold).removesuffix(".")
+    if is_number(given_text) and is_number(gold_text):
+        return Comparison(same_number(given_text, gold_text))
 
     # 2. Settle equal spellings, and refuse text that math-verify must not read. A unit after the
     # given answer does not count, unless the row's answer has one, too.
-    if r"\text" not in gold:
-        given = _TRAILING_UNIT.sub("", given)
-    given = to_latex(given)
-    gold = to_latex(gold)
-    if without_spaces(given) == without_spaces(gold):
+    if r"\text" not in gold_text:
+        given_text = _TRAILING_UNIT.sub("", given_text)
+    given_latex = to_latex(given_text)
+    gold_latex = to_latex(gold_text)
+    if without_spaces(given_latex) == without_spaces(gold_latex):
         return Comparison(True)
-    if not is_readable(given):
-        return Comparison(False)
-    if is_costly(given) and not is_costly(gold):
+    if not is_readable(given_latex) or (is_costly(given_latex) and not is_costly(gold_latex)):
         return Comparison(False)
 
-    # 3. Remove the names before values: `x = 3` becomes `3`. Names also say that a list has no
-    # order, so look for them first.
-    in_any_order = in_any_order or has_no_order(gold)
-    given, gold = without_names(given, gold)
-    if "matrix" in gold:
-        given = as_matrix(given)
-
-    # 4. Refuse a chain of steps. What is left may now be spelt alike.
-    if differ_in_steps(given, gold):
+    # 3. Remove the names before values, as of `x = 3`. What is left may now be spelt alike, unless
+    # it is a chain of steps.
+    given_values, gold_values = without_names(given_latex, gold_latex)
+    if "matrix" in gold_values:
+        given_values = as_matrix(given_values)
+    if differ_in_steps(given_values, gold_values):
         return Comparison(False)
-    if without_spaces(given) == without_spaces(gold):
+    if without_spaces(given_values) == without_spaces(gold_values):
         return Comparison(True)
 
-    # 5. Write out both values of `±`. They have no order, so look for the sign first.
-    in_any_order = in_any_order or has_two_values(given, gold)
-    given = without_plus_minus(given)
-    gold = without_plus_minus(gold)
+    # 4. Does the order of a list count? Then write out both values of `±`.
+    no_order = has_no_order(gold_latex) or has_two_values(given_values, gold_values)
+    given_members = without_plus_minus(given_values)
+    gold_members = without_plus_minus(gold_values)
 
-    # 6. Notation that math-verify ignores must be spelt as in the row. The sides of an equation may
+    # 5. Notation that math-verify ignores must be spelt as in the row. The sides of an equation may
     # be exchanged.
-    if has_ignored_notation(given) or has_ignored_notation(gold):
-        turned_around = "=".join(reversed(given.split("=")))
-        return Comparison(without_spaces(turned_around) == without_spaces(gold))
+    if has_ignored_notation(given_members) or has_ignored_notation(gold_members):
+        turned_around = "=".join(reversed(given_members.split("=")))
+        return Comparison(without_spaces(turned_around) == without_spaces(gold_members))
 
-    # 7. If the row's answer is a number, only a number can be right.
-    if is_number(gold):
-        return Comparison(same_number(given, gold))
-
-    # 8. Refuse differences that math-verify does not see.
+    # 6. If the row's answer is a number, only a number can be right. Refuse other differences that
+    # math-verify does not see.
+    if is_number(gold_members):
+        return Comparison(same_number(given_members, gold_members))
     if (
-        leaves_computation(given, gold)
-        or differ_in_variables(given, gold)
-        or differ_in_brackets(given, gold)
-        or differ_in_inequalities(given, gold)
-        or has_unreduced_fraction(gold)
+        leaves_computation(given_members, gold_members)
+        or differ_in_variables(given_members, gold_members)
+        or differ_in_brackets(given_members, gold_members)
+        or differ_in_inequalities(given_members, gold_members)
+        or has_unreduced_fraction(gold_members)
     ):
         return Comparison(False)
 
-    # 9. Leave the rest to math-verify.
-    given, gold = as_intervals(given, gold)
-    if not in_any_order:
-        given, gold = as_tuples(given, gold)
-    return Comparison(None, (gold, given))  # math-verify takes the row's answer first
+    # 7. Leave the rest to math-verify, which takes the row's answer first.
+    given_final, gold_final = as_intervals(given_members, gold_members)
+    if not in_any_order and not no_order:
+        given_final, gold_final = as_tuples(given_final, gold_final)
+    return Comparison(None, (gold_final, given_final))
 
 
 # --- The decisions, in the order of compare_expressions -------------------------------------------
@@ -153,7 +153,7 @@ def is_readable(text: str) -> bool:
     is_balanced = min(levels) == 0 and levels[-1] == 0
     if not is_balanced or max(levels) > _DEEPEST:
         return False
-    words = _without_commands(text)
+    words = without_commands(text)
     # A word of three small letters, a blank `__`, or the # that to_latex puts between two answers.
     has_prose = re.search(r"[a-z]{3,}|__|#", words)
     # Two numbers side by side, `4 2`, or a letter before a digit, `x2`.
@@ -174,22 +174,13 @@ def is_costly(text: str) -> bool:
                 | \^\s*(?:\{[^}]*|\w\s*)\^   # a tower of powers
                 | \^\s*\{?-?[\d.]{3}         # a large exponent
                 | \d\d! | !\s*!              # a factorial
-                | \\(?:sum|prod|int|lim)
-                | binom.*\d\d""",
+                | \\(?:sum|prod|int|lim)     # a sum, a product, an integral, a limit
+                | binom.*\d\d                # a large binomial coefficient
+                """,
             text,
             re.VERBOSE,
         )
     )
-
-
-def has_no_order(gold: str) -> bool:
-    r"""Return whether the members of the row's list have no order, because it has braces, `and`,
-    `or`, `\pm` or names.
-
-    `\{2, 1\}` = `\{1,2\}`, `\{1,2,3\}` = `$1$ and $2$ and $3$`, `-3, 3` = `\pm 3`,
-    `x = 3 or x = 2` = `x=2, x=3`
-    """
-    return bool(re.search(r"\\\{|^\s*\{|\\pm|=", gold) or _AND_OR.search(gold))
 
 
 def without_names(given: str, gold: str) -> tuple[str, str]:
@@ -230,6 +221,23 @@ def without_names(given: str, gold: str) -> tuple[str, str]:
     return given_values, gold_values
 
 
+def as_matrix(text: str) -> str:
+    r"""Return a list of lists of the same length as a matrix, and any other text as it is.
+
+    `[[1,2],[3,4]]` = `\begin{pmatrix}1&2\\3&4\end{pmatrix}`,
+    `[[1,3],[2,4]]` ≠ `\begin{pmatrix}1&2\\3&4\end{pmatrix}`
+
+    >>> as_matrix("[[1, 2], [3, 4]]"), as_matrix("[[1, 2], [3]]")
+    ('\\begin{pmatrix}1& 2\\\\3& 4\\end{pmatrix}', '[[1, 2], [3]]')
+    """
+    # the inside of the outer brackets, `[1,2],[3,4]`, and the inside of each row, `1,2`
+    whole = re.fullmatch(r"\s*\[((?:\s*\[[^\[\]()]*\]\s*,?)+)\]\s*", text)
+    rows = re.findall(r"\[([^\[\]]*)\]", whole[1]) if whole else []
+    if len({row.count(",") for row in rows}) != 1:
+        return text
+    return r"\begin{pmatrix}" + r"\\".join(rows).replace(",", "&") + r"\end{pmatrix}"
+
+
 def differ_in_steps(given: str, gold: str) -> bool:
     r"""Return whether one answer has more equals signs than the other: it is a chain of steps.
 
@@ -238,6 +246,17 @@ def differ_in_steps(given: str, gold: str) -> bool:
     `x = 1 = 3` ≠ `x = 3`, `x = 5+5+1 = 11` ≠ `x = 11`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
     """
     return given.count("=") != gold.count("=")
+
+
+def has_no_order(gold: str) -> bool:
+    r"""Return whether the members of the row's list have no order, because it has braces, `and`,
+    `or`, `\pm` or names.
+
+    `\{2, 1\}` = `\{1,2\}`, `\{1,2,3\}` = `$1$ and $2$ and $3$`, `-3, 3` = `\pm 3`,
+    `x = 3 or x = 2` = `x=2, x=3`
+    """
+    # `\{1,2\}`, `{1,2}`, `\pm 3`, `x = 3`
+    return bool(re.search(r"\\\{|^\s*\{|\\pm|=", gold) or AND_OR.search(gold))
 
 
 def has_two_values(given: str, gold: str) -> bool:
@@ -249,8 +268,8 @@ def has_two_values(given: str, gold: str) -> bool:
     `x \pm 0, 2x \pm 0` ≠ `2x, x`
     """
     members = split_list(given)
-    all_have_the_sign = all(r"\pm" in member for member in members)
-    return all_have_the_sign and len(split_list(gold)) == 2 * len(members)
+    has_two_for_each = len(split_list(gold)) == 2 * len(members)
+    return has_two_for_each and all(r"\pm" in member for member in members)
 
 
 def without_plus_minus(text: str) -> str:
@@ -271,7 +290,8 @@ def without_plus_minus(text: str) -> str:
             members.append(member)
             continue
         # Two of them may mean two or four values. A comma is inside brackets: `\{\pm 1, 2\}`.
-        if member.count(r"\pm") > 1 or re.search(rf"[,=]|\\mp|{_RELATION}", member):
+        has_one_sign = member.count(r"\pm") == 1 and r"\mp" not in member
+        if not has_one_sign or re.search("[,=]", member) or is_inequality(member):
             return text
         members.append(member.replace(r"\pm", "+").removeprefix("+").strip())
         members.append(member.replace(r"\pm", "-"))
@@ -280,9 +300,13 @@ def without_plus_minus(text: str) -> str:
 
 # The commands that math-verify understands. It drops all others, or reads them as variables.
 _KNOWN_COMMAND = re.compile(
-    rf"\\(?:frac|sqrt|cdot|times|div|pm|mp|cup|cap|in|infty|emptyset|leq?|geq?|neq?|lt|gt|binom|choose"
-    rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{FUNCTIONS}|sinh|cosh|tanh"
-    rf"|{GREEK})(?![a-zA-Z])"
+    r"\\"
+    + any_of(
+        "frac sqrt binom choose cdot times div pm mp cup cap in infty emptyset lt gt le leq ge geq"
+        " ne neq vert lvert rvert lfloor rfloor lceil rceil lbrace rbrace lbrack rbrack max min sum"
+        f" prod begin end sinh cosh tanh {FUNCTIONS} {GREEK}"
+    )
+    + "(?![a-zA-Z])"
 )
 
 
@@ -301,10 +325,16 @@ def has_ignored_notation(text: str) -> bool:
     """
     capitals = [letter for letter in variables(text) if letter.isupper()]
     unknown = re.search(r"\\[a-zA-Z]", _KNOWN_COMMAND.sub("@", text))
-    # `f'`, `\frac{dx}{dy}`, `dx/dy`, `a[1]`, `a % b`, `n!!`, `52_8`
     ignored = re.search(
-        r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_",
-        _without_commands(text),
+        r"""'                         # f'
+            | \{\s*d.*\}\s*\{\s*d     # \frac{dx}{dy}
+            | \bd[a-z]\s*/\s*d[a-z]   # dx/dy
+            | [a-zA-Z]\[              # a[1]
+            | %\s*\w                  # a % b
+            | !\s*!                   # n!!
+            | \d\s*_                  # 52_8""",
+        without_commands(text),
+        re.VERBOSE,
     )
     return bool(unknown or len(capitals) > 1 or ignored)
 
@@ -358,7 +388,7 @@ def differ_in_inequalities(given: str, gold: str) -> bool:
     `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `3 < 4` ≠ `1 < 2`
     """
     are_inequalities = is_inequality(given) and is_inequality(gold)
-    joints_differ = _AND_OR.findall(given) != _AND_OR.findall(gold)
+    joints_differ = AND_OR.findall(given) != AND_OR.findall(gold)
     return are_inequalities and (joints_differ or not variables(gold))
 
 
@@ -371,22 +401,6 @@ def has_unreduced_fraction(gold: str) -> bool:
     """
     fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold)
     return "," in gold and any(math.gcd(int(above), int(below)) > 1 for above, below in fractions)
-
-
-def as_matrix(text: str) -> str:
-    r"""Return a list of lists of the same length as a matrix, and any other text as it is.
-
-    `[[1,2],[3,4]]` = `\begin{pmatrix}1&2\\3&4\end{pmatrix}`,
-    `[[1,3],[2,4]]` ≠ `\begin{pmatrix}1&2\\3&4\end{pmatrix}`
-
-    >>> as_matrix("[[1, 2], [3, 4]]"), as_matrix("[[1, 2], [3]]")
-    ('\\begin{pmatrix}1& 2\\\\3& 4\\end{pmatrix}', '[[1, 2], [3]]')
-    """
-    whole = re.fullmatch(r"\s*\[((?:\s*\[[^\[\]()]*\]\s*,?)+)\]\s*", text)
-    rows = re.findall(r"\[([^\[\]]*)\]", whole[1]) if whole else []
-    if len({row.count(",") for row in rows}) != 1:
-        return text
-    return r"\begin{pmatrix}" + r"\\".join(rows).replace(",", "&") + r"\end{pmatrix}"
 
 
 def as_intervals(given: str, gold: str) -> tuple[str, str]:
@@ -414,181 +428,3 @@ def as_tuples(given: str, gold: str) -> tuple[str, str]:
     if len(members) < 2 or members[0].startswith(("(", "[")):
         return given, gold
     return f"({', '.join(split_list(given))})", f"({', '.join(members)})"
-
-
-# --- The parts of an expression -------------------------------------------------------------------
-
-
-# For each relation that decreases from left to right, the one that says the same the other way.
-_TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
-# For each relation of an increasing chain, the brackets of an interval: at its start and its end.
-_BRACKETS = {"<": "()", r"\lt": "()", r"\leq": "[]", r"\le": "[]"}
-
-
-def interval_of(inequality: str) -> str:
-    r"""Return an inequality in one variable as an interval or a union of intervals; "" if it is
-    anything else.
-
-    >>> interval_of("x < 2 or x > 3"), interval_of(r"5 \geq x > 3"), interval_of("x^2 < 4")
-    ('(-\\infty,2)\\cup(3,\\infty)', '(3,5]', '')
-    """
-    names = variables(inequality) - {"e"}
-    if len(names) != 1 or "," in inequality or "and" in _AND_OR.findall(inequality):
-        return ""
-    (name,) = names
-    intervals = []
-    for piece in split_list(inequality):  # `x < 2` and `x > 3` of `x < 2 or x > 3`
-        # 1. Split a chain into terms and the relations between them: `5`, `>`, `x`, `>`, `3`.
-        chain = [part.strip() for part in re.split(rf"({_RELATION})", piece)]
-        # 2. Make it increase: `5 > x > 3` becomes `3 < x < 5`. A relation that does not decrease
-        # becomes "", which step 4 refuses.
-        if len(chain) > 1 and chain[1] in _TURNED:
-            chain[1::2] = [_TURNED.get(relation, "") for relation in chain[1::2]]
-            chain.reverse()
-        # 3. Add the end that is missing: `x < 2` becomes `-\infty < x < 2`.
-        if len(chain) == 3 and chain[0] == name:
-            chain = [r"-\infty", "<", *chain]
-        elif len(chain) == 3:
-            chain += ["<", r"\infty"]
-        # 4. The variable must be in the middle, and nowhere else.
-        if len(chain) != 5 or not all(chain):
-            return ""
-        below, first_relation, middle, second_relation, above = chain
-        if middle != name or variables(below + above) & names:
-            return ""
-        if first_relation not in _BRACKETS or second_relation not in _BRACKETS:
-            return ""
-        opening = _BRACKETS[first_relation][0]
-        closing = _BRACKETS[second_relation][1]
-        intervals.append(f"{opening}{below},{above}{closing}")
-    return r"\cup".join(intervals)
-
-
-def is_inequality(text: str) -> bool:
-    """Return whether a text has `<`, `>`, `\\leq`, `\\geq` or `\\neq`."""
-    return re.search(_RELATION, text) is not None
-
-
-def variables(text: str) -> set[str]:
-    """Return the variables of an expression, as single letters; case counts."""
-    return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
-
-
-def _without_commands(text: str) -> str:
-    """Return an expression with `@` for each LaTeX command, and a comma for `and` and `or`."""
-    return _COMMAND.sub("@", _AND_OR.sub(",", text))
-
-
-def split_list(text: str) -> list[str]:
-    """Split a list at its commas, `and` and `or`, except inside brackets.
-
-    >>> split_list("(1,2) and x = 3"), split_list("{1,2}")
-    (['(1,2)', 'x = 3'], ['{1,2}'])
-    """
-    text = _AND_OR.sub(",", text)
-    levels = depths(text)
-    commas = [at for at, mark in enumerate(text) if mark == "," and levels[at] == 0]
-    parts = []
-    for before, after in pairwise([-1, *commas, len(text)]):
-        part = text[before + 1 : after].strip()
-        if part:
-            parts.append(part)
-    return parts
-
-
-def without_brackets(text: str) -> str:
-    """Return the members of a list without the square brackets around the whole of it.
-
-    >>> without_brackets("[3, 4]"), without_brackets("[1, 2], [3, 4]")
-    ('3, 4', '[1, 2], [3, 4]')
-    """
-    text = plain_text(text)
-    bracketed = re.fullmatch(r"\[([^\[\]()]*,[^\[\]()]*)\]", text)
-    return bracketed[1] if bracketed else text
-
-
-def split_name(item: str) -> tuple[str | None, str]:
-    """Split `x = 3` into its name and its value. The name of an equation is None, and the name of a
-    value alone is "".
-
-    >>> split_name("x = 3"), split_name("x^2 = 3"), split_name("3")
-    (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
-    """
-    name, equals, value = item.partition("=")
-    if not equals:
-        return "", item
-    if "=" in value or is_inequality(item):  # a chain, or a condition beside the equation
-        return None, item
-    # A name is not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`. It has a letter, or is
-    # one in Greek.
-    is_greek = re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
-    has_letter = variables(name) or is_greek
-    is_name = re.fullmatch(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*", name.strip())
-    if not has_letter or not is_name:
-        return None, item
-    return without_spaces(name), value.strip()
-
-
-def is_literal(text: str) -> bool:
-    r"""Return whether nothing is left to compute: the text has numbers, single letters, brackets
-    and relations only.
-
-    >>> is_literal(r"(1, \frac{1}{2})"), is_literal("x > 3")
-    (True, True)
-    >>> is_literal("2+3"), is_literal(r"\sqrt{2}"), is_literal("3y")
-    (False, False, False)
-    """
-    for piece in pieces_of(text.replace(r"\infty", "0")):
-        # The letters e and i are numbers that a computation uses.
-        if not parse_number(piece) and not re.fullmatch("-?[a-df-hj-zA-Z]", piece):
-            return False
-    return True
-
-
-def pieces_of(text: str) -> list[str]:
-    r"""Return the pieces between brackets, commas and relations, with `1/2` for `\frac{1}{2}`.
-
-    >>> pieces_of(r"x = (\frac{1}{2}, 3]")
-    ['x', '1/2', '3']
-    """
-    # \frac{1}{2}, \frac12 -> 1/2
-    fraction = r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))"
-    text = re.sub(fraction, r"\1\2/\3\4", _AND_OR.sub(",", text))
-    separator = rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION}"
-    return [piece.strip() for piece in re.split(separator, text) if piece.strip()]
-
-
-def divisions_of(text: str) -> set[str]:
-    """Return the pieces that leave a division undone, because their value is a whole number.
-
-    >>> divisions_of("(144/12, 1/2)")
-    {'144/12'}
-    """
-    undone = set()
-    for piece in [text, *pieces_of(to_latex(plain_text(text)))]:
-        number = parse_number(piece)
-        if number is not None and "/" in number.form and number.value.denominator == 1:
-            undone.add(piece)
-    return undone
-
-
-def tuple_brackets(text: str) -> set[str]:
-    """Return the pairs of round and square brackets with a comma inside: tuples and intervals.
-
-    >>> sorted(tuple_brackets("(1,2) and [0,1)")), tuple_brackets("\\{1,2\\} + (x+1)")
-    (['()', '[)'], set())
-    """
-    found = set()
-    # Remove the brackets from the inside to the outside: first the `(1,2)` of `\{(1,2)\}`.
-    while innermost := re.search(r"[{\[(][^{}\[\]()]*[}\])]", text):
-        inside = innermost[0]
-        if "," in inside and not inside.startswith("{"):
-            found.add(inside[0] + inside[-1])
-        text = text[: innermost.start()] + text[innermost.end() :]
-    return found
-
-
-def without_spaces(text: str) -> str:
-    """Return an expression without spaces, and with `x^2` for `x^{2}`."""
-    text = re.sub(r"\\[,;:! ]|\s", "", text)
-    return re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)

@@ -6,25 +6,46 @@ LaTeX's Greek letters and functions.
   `\angle A = 30^\circ` = `30`, `total = 72` = `72`, `2x = 3` ≠ `3`, `half = 36` ≠ `36`
 - Words that change the number are not units:
   `5 km` = `5`, `72 more apples` = `72`, `72 more dozens` ≠ `72`, `42 squared` ≠ `42`
+
+Who uses the patterns, and how:
+
+- `NAME`: `numbers` removes a name with the equals sign after it; `mathematics` accepts a left side
+  of an equation as a name only if it matches as a whole.
+- `NAME_IN_WORDS`: `numbers` and `mathematics` remove it, with the equals sign, from an answer.
+- `AROUND_UNIT`: `numbers` removes these words from those after a number.
+- `UNIT`: `numbers` accepts what is left of these words only if it matches as a whole; `mathematics`
+  removes a unit inside a `\text{}` at the end of an answer.
+- `GREEK`, `FUNCTIONS`: `mathematics` and `latex` put them, as text, into patterns of their own.
 """
 
 import re
 
+
+def any_of(words: str) -> str:
+    """Return a pattern that matches each of these words, which may be patterns.
+
+    >>> any_of("sin cos")
+    '(?:sin|cos)'
+    """
+    return f"(?:{'|'.join(words.split())})"
+
+
 # --- Names before a value -------------------------------------------------------------------------
 
-# Greek letters, without the backslash.
-GREEK = (
-    "(?:(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
-    "|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))"
+# The names of Greek letters, without a backslash.
+GREEK = "(?:var)?" + any_of(
+    "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi chi psi"
+    " omega Gamma Delta Theta Lambda Sigma Phi Psi Omega"
 )
-# Functions that may be typed without a backslash: `sin x`.
-FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
+# Functions that may be typed without a backslash: sin x.
+FUNCTIONS = any_of("sin cos tan cot sec csc log ln exp arcsin arccos arctan pi")
 
-# A letter with marks and an index: `x`, `f'`, `S_{MBCN}`, `\theta`, `\bar{x}`.
-_BARE_LETTER = rf"(?:\\{GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
+# x, \theta, \bar{x}
+_BARE_LETTER = rf"(?:[a-zA-Z]|\\{GREEK}|\\{any_of('bar hat vec mathbf mathcal')}\{{?\w\}}?)"
+# f', S_{MBCN}
 _LETTER = rf"{_BARE_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?'*"
-# Points, angles and triangles: `AB`, `|AB|`, `\angle ABC`, `[ABC]`.
-_FIGURE = r"m?(?:\\(?:angle|triangle|bar|vec)\{?\s*)?[|\[]?[A-Z]{1,5}[|\]]?\}?"
+# Points, angles and triangles: AB, |AB|, [ABC], \angle ABC, m\angle{ABC}.
+_FIGURE = rf"m?(?:\\{any_of('angle triangle bar vec')}\{{?\s*)?[|\[]?[A-Z]{{1,5}}[|\]]?\}}?"
 # What a given answer may have before its value.
 NAME = re.compile(
     "|".join(
@@ -37,15 +58,17 @@ NAME = re.compile(
         ]
     )
 )
-# Words that say something else of the value than its name: `half = 36` is not about 36.
-_CHANGES_VALUE = (
-    rf"(?:{FUNCTIONS})[xyz]?|sinh|cosh|tanh|sqrt|not?|never|nor|half|twice|thrice"
-    "|double|triple|squared?|cubed?|root|inverse|reciprocal|negative|minus|plus|opposite|times|over"
-    "|mod|or|and|if|wrong|less|more|under|above|below|maybe|about|error|false|incorrect"
+
+# Words that say something else of the value than its name: half = 36 is not about 36.
+_CHANGES_VALUE = any_of(
+    f"{FUNCTIONS}[xyz]? sinh cosh tanh sqrt root square squared cube cubed inverse reciprocal"
+    " half twice thrice double triple plus minus times over mod negative opposite"
+    " no not never nor or and if less more under above below maybe about"
+    " wrong error false incorrect"
 )
-# Up to four words, none of which changes the value: `total`, `The total cost`.
-_WORDS = rf"(?![^=≈]*\b(?:{_CHANGES_VALUE})\b)[a-z]{{3,}}(?:\s[a-z]+){{0,3}}"
-# `total =`, `\text{Area} =`
+# Up to four words, none of which changes the value: total, The total cost.
+_WORDS = rf"(?![^=≈]*\b{_CHANGES_VALUE}\b)[a-z]{{3,}}(?:\s[a-z]+){{0,3}}"
+# The words with their sign: total =, \text{Area} =
 NAME_IN_WORDS = re.compile(
     rf"^\s*(?:\\(?:text|mathrm)\{{\s*)?(?i:{_WORDS})\s*\}}?\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"
 )
@@ -53,35 +76,39 @@ NAME_IN_WORDS = re.compile(
 # --- Units ----------------------------------------------------------------------------------------
 
 # Symbols. The single letters k, M and B are missing, because they multiply, and so is ppm.
-_SYMBOL = "|".join(
-    [
-        "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi",  # lengths, masses, volumes: km, kg
-        r"mins?|hrs?|secs?|yrs?|ms|(?<=/)[sh]",  # times; s and h only after a slash: km/h
-        "mol|[kM]?Wh|[kMG]?Hz|[kMGmµμ]?[NJWVA]|m?Ah|[kMGh]?Pa|[mk]ph|°[CF]?|k?Ω|¢",  # kWh, °C
-        "[kMGT]?bps|(?i:[kmgt]i?b)|[rb]pm|fps|[dp]pi",  # kbps, GB, rpm
-        "psi|atm|m?bar|mmHg|k?cal|[kMG]?eV|dB|px|pts?|gal|tb?sp|ha|rad",
-    ]
+_SYMBOL = any_of(
+    # lengths, areas, masses, volumes
+    "m km cm mm µm μm nm in ft yd mi ha g kg mg lb oz l L ml mL cl cL dl dL gal tsp tbsp"
+    # times and speeds; s and h only after a slash: km/h
+    " ms sec secs min mins hr hrs yr yrs (?<=/)[sh] mph kph rpm bpm fps"
+    # newtons, joules, watts, volts and amperes: kN, µA
+    " [kMGmµμ]?[NJWVA] Wh kWh MWh Ah mAh eV keV MeV GeV cal kcal Ω kΩ"
+    # other quantities
+    " Hz kHz MHz GHz Pa kPa MPa GPa hPa psi atm bar mbar mmHg ° °C °F rad mol dB"
+    # data, print and money; KB and Mib in any case
+    " bps kbps Mbps Gbps Tbps (?i:[kmgt]i?b) px pt pts dpi ppi ¢"
 )
-# Words: meters, hours, people.
-_UNIT_WORD = (
-    "(?i:(?:centi|milli|kilo)?(?:meter|metre|gram|liter|litre)|inch|foot|feet|yard|mile|ounce|pound"
-    "|gallon|newton|joule|watt|volt|second|minute|hour|day|week|month|year|degree|cent|people|person"
-    "|children)"
+# Words, which may have an s at their end: meters, hours, people.
+_UNIT_WORD = "(?i:(?:centi|milli|kilo)?{}|{})".format(
+    any_of("meter metre gram liter litre"),
+    any_of(
+        "inch foot feet yard mile ounce pound gallon newton joule watt volt second minute hour day"
+        " week month year degree cent people person children"
+    ),
 )
-# Plurals that are no units: they change the number, such as dozens or tenths, or are other words
-# with an s at the end, such as always.
-_NO_UNITS = (
-    "halves|halfs|quarters|dozens|pairs|couples|scores|roots|percent(?:age)?s|times|does"
-    "|always|perhaps|logs|hundreds|lakhs|googols|grosses|factorials|doubles|triples|ones|twos"
-    "|threes|fours|fives|sixes|sevens|eights|nines|tens|myriads|squares|cubes|powers|negatives"
-    "|opposites|inverses|reciprocals|remainders|modulos|[a-z]*(?:th|third|illion|illiard)s"
+# Words with an s at their end that are no units, because they change the number or are no plurals.
+_NO_UNITS = any_of(
+    "halves halfs quarters [a-z]*(?:th|third)s percents percentages ones twos threes fours fives"
+    " sixes sevens eights nines tens pairs couples dozens scores grosses hundreds lakhs myriads"
+    " [a-z]*(?:illion|illiard)s googols doubles triples times squares cubes powers roots logs"
+    " factorials negatives opposites inverses reciprocals remainders modulos does always perhaps"
 )
 # Plurals of counted things: apples. Not words such as less, plus or this.
-_COUNTED = rf"(?!(?:{_NO_UNITS})\b)[a-z]{{2,}}[^aisu\W]s"
+_COUNTED = rf"(?!{_NO_UNITS}\b)[a-z]{{2,}}[^aisu\W]s"
 # A Chinese, Japanese or Korean counter of up to six characters, such as 只. None of them means a
-# power of ten, a half, an arithmetic operation, a comparison or a negation.
+# power of ten, a half or another share, a comparison, `or` or `not`.
 _COUNTER = (
-    "(?:(?![零十百千万萬億亿兆京半倍割折成以上下左右余多约約或不非之만억조천백십반])"
+    "(?:(?![零十百千万萬億亿兆京만억조천백십半반倍割折成以上下左右余多約约或不非之])"
     "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]){1,6}"
 )
 # One unit: km, square feet, m^2, m3.
@@ -89,12 +116,12 @@ _ONE_UNIT = (
     rf"(?:(?:sq\.?|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED}|{_COUNTER})"
     r"(?:\s*\^-?\d|(?<=m)[23])?(?![\w^])"
 )
-# Up to five units: km/h, eggs a day, per hour.
+# A unit after a unit: the h of km/h, the day of eggs a day.
 _NEXT_UNIT = rf"(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}"
+# Up to five units: km/h, eggs a day, per hour.
 UNIT = re.compile(rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:{_NEXT_UNIT}){{0,4}}")
 # Words around a unit that leave the number as it is: more eggs, years old, $5 each, 72 left.
-AROUND_UNIT = re.compile(
-    r"^more\s+(?=\w)"
-    r"|(?:(?:^|\s+)(?:old|tall|long|wide|high|deep|away|left|remaining|each|total|altogether"
-    r"|in\s(?:total|all)))+$"
+_AFTER_UNIT = any_of(
+    r"old tall long wide high deep away left remaining each total altogether in\s(?:total|all)"
 )
+AROUND_UNIT = re.compile(rf"^more\s+(?=\w)|(?:(?:^|\s+){_AFTER_UNIT})+$")

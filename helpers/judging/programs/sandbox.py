@@ -141,12 +141,7 @@ def run_code(
         return outcomes
 
     # 2. Find the programs for which CPython has the last word, by their place in `jobs`.
-    doubtful = []
-    for place, job_outcomes in enumerate(outcomes):
-        for outcome in job_outcomes:
-            if outcome.kind in ("unsupported", "error") or outcome.unordered:
-                doubtful.append(place)
-                break
+    doubtful = [place for place in range(len(jobs)) if any(map(_is_doubtful, outcomes[place]))]
     if not doubtful or not sandlock_works():
         return outcomes
 
@@ -166,6 +161,11 @@ def run_code(
         if all(outcome.kind != "not started" for outcome in job_outcomes):
             outcomes[place] = job_outcomes
     return outcomes
+
+
+def _is_doubtful(outcome: Outcome) -> bool:
+    """Return whether a program may have another outcome in CPython than in monty."""
+    return outcome.kind in ("unsupported", "error") or outcome.unordered
 
 
 @lru_cache(maxsize=1)
