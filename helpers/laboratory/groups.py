@@ -10,9 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from helpers.laboratory.trial import columns_of
+from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG
 
 NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
+# Columns that TRL fills itself, and columns of the laboratory's own.
+_FILLED_BY_TRL = {"prompt", "prompts", "completion", "completions", "completion_ids"}
+_NOT_PASSED = _FILLED_BY_TRL | {WRONG, FAR, OPPOSITE}
 
 
 class Groups(NamedTuple):
@@ -47,6 +50,18 @@ def records_of(rows: pd.DataFrame) -> list[dict]:
             if isinstance(value, np.ndarray):
                 record[name] = value.tolist()
     return records
+
+
+def columns_of(rows: list[dict]) -> dict[str, list]:
+    """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
+    names = dict.fromkeys(name for row in rows for name in row)  # each once, in order
+    columns = {}
+    for name in names:
+        if name not in _NOT_PASSED:
+            columns[name] = [row.get(name) for row in rows]
+    if "prompt" in names:
+        columns["prompts"] = [row.get("prompt") for row in rows]
+    return columns
 
 
 def reward_statistics(

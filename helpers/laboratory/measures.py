@@ -31,6 +31,7 @@ from helpers.laboratory.cases import load_cases, suite_cases
 from helpers.laboratory.groups import (
     Groups,
     are_right,
+    columns_of,
     finite,
     in_groups,
     is_flat,
@@ -38,7 +39,7 @@ from helpers.laboratory.groups import (
     reward_statistics,
 )
 from helpers.laboratory.own_attacks import for_own
-from helpers.laboratory.trial import AttackTrial, columns_of
+from helpers.laboratory.trial import AttackTrial
 from helpers.laboratory.under_test import (
     HONEST_RIGHT,
     HONEST_WRONG,

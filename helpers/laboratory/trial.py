@@ -37,6 +37,7 @@ import pandas as pd
 
 from helpers.judging.answers.numbers import parse_number
 from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG, Attack, honest
+from helpers.laboratory.groups import columns_of
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
 from helpers.rewards.correctness import correctness_reward
@@ -437,20 +438,3 @@ def _halfway(answer: str, right: str) -> str | None:
     if between == gold and given != gold:
         return None
     return str(between) if between.denominator == 1 else f"{float(between):.12g}"
-
-
-# Columns that TRL fills itself, and columns of the laboratory's own.
-_FILLED_BY_TRL = {"prompt", "prompts", "completion", "completions", "completion_ids"}
-_NOT_PASSED = _FILLED_BY_TRL | {WRONG, FAR, OPPOSITE}
-
-
-def columns_of(rows: list[dict]) -> dict[str, list]:
-    """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
-    names = dict.fromkeys(name for row in rows for name in row)  # each once, in order
-    columns = {}
-    for name in names:
-        if name not in _NOT_PASSED:
-            columns[name] = [row.get(name) for row in rows]
-    if "prompt" in names:
-        columns["prompts"] = [row.get("prompt") for row in rows]
-    return columns
