@@ -99,11 +99,8 @@ def _messages_in(value: object) -> list[dict]:
     turns = parse_literal(value)
     if not isinstance(turns, list):
         return []
-    for turn in turns:
-        is_message = isinstance(turn, dict) and ("role" in turn or "from" in turn)
-        if not is_message:
-            return []
-    return turns
+    are_messages = [isinstance(turn, dict) and ("role" in turn or "from" in turn) for turn in turns]
+    return turns if all(are_messages) else []
 
 
 def _role(message: dict) -> object:

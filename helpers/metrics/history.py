@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 
+# Columns with single high values, which would lift a mean; a median ignores them. The KL is
+# estimated from samples, and one spike can exceed the sum of all other rows.
+WITH_SPIKES = ("kl",)
+
 # Other names for TRL's columns, in lower case: from TRL before spring 2025, its progress table,
 # verl, OpenRLHF and ms-swift.
 _NAMES = {
@@ -105,16 +109,14 @@ def smooth(series: pd.Series, window: int = 9, median: bool = False) -> pd.Serie
 
 def first_and_last(history: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Return the mean of each column over the first and over the last 10 rows, of a short history
-    over its halves: one row per column. Missing columns are left out.
-
-    For `kl`, the median is used: a single spike of this heavy-tailed estimate can exceed the sum of
-    all other rows.
+    over its halves: one row per column. Missing columns are left out, and columns in WITH_SPIKES
+    have their median.
     """
     rows = min(10, max(1, len(history) // 2))
     average = {}  # how each column is averaged
     for name in columns:
         if name in history:
-            average[name] = "median" if name == "kl" else "mean"
+            average[name] = "median" if name in WITH_SPIKES else "mean"
     logged = list(average)
     averages = {
         f"first {rows} steps": history.head(rows)[logged].agg(average),

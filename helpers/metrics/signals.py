@@ -323,14 +323,11 @@ class Signals:
         scores = {}
         for column in logged:
             match = HELD_OUT.match(str(column))
-            if match is None:
-                continue
-            name = match[1]
-            if any(word in name for word in NO_SCORE):
+            if match is None or any(word in match[1] for word in NO_SCORE):
                 continue
             values = pd.to_numeric(logged[column], errors="coerce").dropna()
             if len(values):
-                scores[name] = values
+                scores[match[1]] = values
 
         # 2. Prefer one that judges answers; of several, the one with the earliest of these words.
         for_answer = []

@@ -123,8 +123,7 @@ class GuardedRewards(TrainerCallback):
         self.batches = {name: [] for name in self.seen}
         rounds_of = {}
         for name in self.seen:
-            of_each_process = [batches[name] for batches in by_process]
-            rounds_of[name] = list(zip(*of_each_process, strict=True))
+            rounds_of[name] = list(zip(*(batches[name] for batches in by_process), strict=True))
         return rounds_of
 
     def _log_faults(self, rounds_of: dict[str, list[tuple[_Batch, ...]]], step: int) -> None:
