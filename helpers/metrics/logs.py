@@ -39,25 +39,25 @@ def read_log(path: Path) -> pd.DataFrame:
         return _read_events([path])
 
     # 1. Read the file as a table. Columns are separated by the sign that is most frequent in the
-    # first line; if that is not the comma, the comma may be the decimal point, as in 0,25.
+    # first line.
     file_type = path.suffix.lower()
-    decimal_comma = False
+    separator = ","
     if file_type in (".csv", ".tsv"):
         with path.open(encoding="utf-8", errors="replace") as file:
             names = file.readline()
         separator = max(",;\t", key=names.count)
         table = pd.read_csv(path, sep=separator)
-        decimal_comma = separator != ","
     elif file_type == ".parquet":
         table = pd.read_parquet(path)
     else:
         table = _read_text(path)
 
-    # 2. Replace texts by numbers: "25%" by 0.25, and with a decimal comma "0,25", too. A column
-    # with any other text is kept, apart from words for a missing value.
+    # 2. Replace texts by numbers: "25%" by 0.25, and if no comma separates the columns, so that it
+    # may be the decimal point, "0,25", too. A column with any other text is kept, apart from words
+    # for a missing value.
     for column in table.select_dtypes(["str", "object"]):
         texts = table[column].astype(str).str.strip()
-        if decimal_comma:
+        if separator != ",":
             texts = texts.str.replace(",", ".", regex=False)
         numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
         is_number = numbers.notna()

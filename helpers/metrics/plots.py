@@ -170,9 +170,7 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     }
     for (column, label), axes in zip(panels.items(), grid.flat, strict=True):
         panel(label, "", axes)
-        looks = cycle(LOOKS)
-        for name, history in histories.items():
-            color, stroke = next(looks)
+        for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
             _line(axes, history, column, name, color, stroke)
     lines, names = grid.flat[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=min(4, len(histories)))
@@ -264,9 +262,7 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
 
 def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOKS) -> None:
     """Draw a line for each column that was logged. `labels` has the label of each column."""
-    looks = cycle(looks)
-    for column, label in labels.items():
-        color, stroke = next(looks)
+    for (color, stroke), (column, label) in zip(cycle(looks), labels.items(), strict=False):
         _line(axes, history, column, label, color, stroke)
 
 

@@ -93,8 +93,7 @@ def task_reward(
             name = "countdown"
             content = {"metadata": {"numbers": content["metadata"]["numbers"], "target": 24}}
         requests.append(_Request(position, gold, name, given[:_LONGEST], json.dumps(content)))
-    missing = scores.count(None)
-    if missing:
+    if missing := scores.count(None):
         warnings.warn(
             f"task_reward: {missing} of {rows} rows have no reasoning-gym entry; they score None.",
             stacklevel=2,

@@ -68,9 +68,9 @@ def questions_within(
     check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in EMBEDDED else AUTO
-    tables = {name: Plan(*table) for name, table in tables.items()}
-    extras = {name: Plan(*table) for name, table in (extras or {}).items()}
-    planned = tables | extras
+    plans = {name: Plan(*table) for name, table in tables.items()}
+    extra_plans = {name: Plan(*table) for name, table in (extras or {}).items()}
+    planned = plans | extra_plans
     if seconds is None:
         return [plan.rows for plan in planned.values()]
 
@@ -88,11 +88,11 @@ def questions_within(
     # 2. Of each table, keep the same share of its rows; of an extra table, as many rows as the
     # tables before it leave time for.
     affordable = seconds / seconds_each  # completions
-    share = min(1.0, affordable / _completions(tables))
+    share = min(1.0, affordable / _completions(plans))
     kept = {}
-    for name, plan in tables.items():
+    for name, plan in plans.items():
         kept[name] = plan.first(max(FEWEST, int(share * len(plan.rows))))
-    for name, plan in extras.items():
+    for name, plan in extra_plans.items():
         count = int((affordable - _completions(kept)) / plan.per_row)
         enough = count >= min(FEWEST, len(plan.rows))
         kept[name] = plan.first(count if enough else 0)
