@@ -1,4 +1,5 @@
-r"""The two kinds that a data set must declare: choice and exact.
+r"""Compare answers of two kinds that a data set declares: the letters of options (`choice`), and
+codes (`exact`).
 
 Choice: two answers are the same if they name the same letters, with or without the option's text.
 Right (`=`) and wrong (`≠`), the given answer first:
