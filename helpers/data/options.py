@@ -53,10 +53,7 @@ def options_in(value: object) -> dict:
 
 def _first_field(fields: dict, names: tuple[str, ...], otherwise: object) -> object:
     """Return the first of these fields that is there."""
-    for name in names:
-        if name in fields:
-            return fields[name]
-    return otherwise
+    return next((fields[name] for name in names if name in fields), otherwise)
 
 
 # What separates the options in one text: a new line, a bar or a semicolon, with or without the
