@@ -51,8 +51,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
         found_in = "a chat template"
 
     # 3. Any other chat template. Its marks would otherwise stay in the prompt.
-    mark = _TEMPLATE_MARK.search(value)
-    if mark:
+    if mark := _TEMPLATE_MARK.search(value):
         raise Dropped(
             f"question has {mark[0]}, a marker of a chat template",
             "Give the question alone: the model's own chat template is put around it.",
