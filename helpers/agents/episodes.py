@@ -235,8 +235,6 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
     whole = encode(tokenizer, before + results)
     # The results begin behind the last end token of `start`: `prepare_template` ensured that later
     # messages do not change how earlier ones are rendered.
-    begin_of_results = len(start)
-    for position, token in enumerate(start):
-        if token == tokenizer.eos_token_id:
-            begin_of_results = position + 1
-    return whole[begin_of_results:]
+    end = tokenizer.eos_token_id
+    behind_ends = [position + 1 for position, token in enumerate(start) if token == end]
+    return whole[max(behind_ends, default=len(start)) :]

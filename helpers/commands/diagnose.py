@@ -1,7 +1,7 @@
 """`python -m helpers diagnose`: what is wrong with a training run, from its log alone.
 
 The log may come from this suite, TRL, verl or OpenRLHF, or from a tracker; see
-`metrics.history.read_log`. The findings are those of notebook 04.
+`metrics.logs.read_log`. The findings are those of notebook 04.
 """
 
 import argparse
@@ -10,7 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from helpers.metrics.diagnosis import LOGGED, diagnose
-from helpers.metrics.history import in_trl_names, read_log
+from helpers.metrics.history import in_trl_names
+from helpers.metrics.logs import read_log
 from helpers.metrics.signals import SEVERITIES
 from helpers.runs import Run
 from helpers.training.base import training_in_words

@@ -5,6 +5,7 @@ the question and finds the letter of the answer.
 """
 
 import re
+from typing import NamedTuple
 
 from helpers.data.files import Dropped, parse_literal
 
@@ -52,10 +53,7 @@ def options_in(value: object) -> dict:
 
 def _first_field(fields: dict, names: tuple[str, ...], otherwise: object) -> object:
     """Return the first of these fields that is there."""
-    for name in names:
-        if name in fields:
-            return fields[name]
-    return otherwise
+    return next((fields[name] for name in names if name in fields), otherwise)
 
 
 # What separates the options in one text: a new line, a bar or a semicolon, with or without the
@@ -65,11 +63,20 @@ _BETWEEN_OPTIONS = re.compile(
 )
 
 
-def with_options(question: str, options: dict, answer: object) -> tuple[str, str, str]:
-    """Return the question with its options below it, the letter of the answer, and a note.
+class Choice(NamedTuple):
+    """A question with its options below it, and the letter of its answer.
 
-    The options are not repeated if the question shows each of them with its letter. The note is
-    NUMBERED if the answer is the number of an option, else "".
+    note: NUMBERED if the answer was given as the number of an option, else "".
+    """
+
+    question: str
+    letter: str
+    note: str
+
+
+def with_options(question: str, options: dict, answer: object) -> Choice:
+    """Return the question as a choice among its options. They are not repeated if the question
+    already shows each of them with its letter.
 
     options: from `options_in`.
     answer: a label, the text of an option, both (`B. blue`), or the number of an option, counted
@@ -79,7 +86,7 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
     of the other rows then probably count from 1.
 
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
-    ('Which is red?\\nA. sky\\nB. blood', 'B', '')
+    Choice(question='Which is red?\\nA. sky\\nB. blood', letter='B', note='')
     """
     # 1. Clean the texts. Each gets a new letter below, so `A) red` becomes `red`.
     texts = [
@@ -146,7 +153,7 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             all_shown = False
     if not all_shown:
         question = "\n".join(lines)
-    return question, LETTERS[place], NUMBERED if is_number else ""
+    return Choice(question, LETTERS[place], NUMBERED if is_number else "")
 
 
 def _name(value: object) -> str:

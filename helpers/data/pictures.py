@@ -15,6 +15,7 @@ import io
 import math
 import random
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 from PIL.ExifTags import Base as Exif
@@ -158,11 +159,17 @@ def as_rgb(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
-def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
-    """Return a picture's file, the SHA-256 of its pixels, and whether it was scaled down.
+class Prepared(NamedTuple):
+    """The file of a picture, the SHA-256 of its pixels, and whether it was scaled down."""
 
-    The picture in the file is upright, in RGB, and has at most max_pixels. If the user's file needs
-    no change, it is returned as it is.
+    file: bytes
+    pixel_hash: bytes
+    was_scaled_down: bool
+
+
+def prepare_picture(image: object, folder: Path, max_pixels: int) -> Prepared:
+    """Return a user's picture as it is trained with: upright, in RGB, and with at most max_pixels.
+    If the user's file needs no change, it is kept as it is.
 
     image: the bytes of a file, a path relative to the folder, or {"bytes": …, "path": …} as in
         datasets.Image. Dropped if it is not a picture.
@@ -191,5 +198,5 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
         buffer = io.BytesIO()
         picture.save(buffer, file_format, quality=95)
         file = buffer.getvalue()
-    pixels = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
-    return file, pixels, scale < 1
+    pixel_hash = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
+    return Prepared(file, pixel_hash, was_scaled_down=scale < 1)

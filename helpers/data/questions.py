@@ -51,8 +51,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
         found_in = "a chat template"
 
     # 3. Any other chat template. Its marks would otherwise stay in the prompt.
-    mark = _TEMPLATE_MARK.search(value)
-    if mark:
+    if mark := _TEMPLATE_MARK.search(value):
         raise Dropped(
             f"question has {mark[0]}, a marker of a chat template",
             "Give the question alone: the model's own chat template is put around it.",
@@ -99,11 +98,8 @@ def _messages_in(value: object) -> list[dict]:
     turns = parse_literal(value)
     if not isinstance(turns, list):
         return []
-    for turn in turns:
-        is_message = isinstance(turn, dict) and ("role" in turn or "from" in turn)
-        if not is_message:
-            return []
-    return turns
+    are_messages = [isinstance(turn, dict) and ("role" in turn or "from" in turn) for turn in turns]
+    return turns if all(are_messages) else []
 
 
 def _role(message: dict) -> object:

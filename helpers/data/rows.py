@@ -113,11 +113,9 @@ class Account:
             "rows_holdout": len(holdout),
         }
         if self.prompt_lengths:
-            report["prompt_tokens"] = {}
-            percentiles = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
-            for name, percentile in percentiles.items():
-                tokens = np.percentile(self.prompt_lengths, percentile)
-                report["prompt_tokens"][name] = int(tokens)
+            names = ("min", "p50", "p90", "p99", "max")
+            tokens = np.percentile(self.prompt_lengths, (0, 50, 90, 99, 100)).astype(int)
+            report["prompt_tokens"] = dict(zip(names, tokens.tolist(), strict=True))
         return report
 
     def check_sizes(
@@ -219,10 +217,10 @@ def usable_rows(
 
             # its picture, if it has one, must be readable
             if "image" in row.values:
-                row.values["image"], row.pixel_hash, was_scaled_down = prepare_picture(
-                    row.values["image"], folder, max_pixels
-                )
-                if was_scaled_down:
+                picture = prepare_picture(row.values["image"], folder, max_pixels)
+                row.values["image"] = picture.file
+                row.pixel_hash = picture.pixel_hash
+                if picture.was_scaled_down:
                     account.formats["a picture made smaller (max_pixels)"] += 1
             elif row.values.get("source_image") or row.values.get("source_images"):
                 account.formats["a picture that is not read (see columns, and notebook 11)"] += 1

@@ -303,13 +303,9 @@ def mapped_rows(
 
 def _joined(values: list) -> str:
     """Return the parts of a question as one text. None, NaN and blank texts are left out."""
-    texts = []
-    for value in values:
-        is_missing = value is None or value != value  # NaN differs from itself
-        text = "" if is_missing else str(value).strip()
-        if text:
-            texts.append(text)
-    return "\n\n".join(texts)
+    # NaN differs from itself
+    texts = [str(value).strip() for value in values if value is not None and value == value]
+    return "\n\n".join(filter(None, texts))
 
 
 def _complete_mapping(
@@ -367,11 +363,9 @@ def _proposal(mapping: dict[str, list[str]], row: dict) -> dict[str, str]:
     """Return, for each field, a column of the row that may hold it, or "…" if none is known."""
     proposal = {}
     for field, names in mapping.items():
-        proposal[field] = "…"
-        for name in [*names, *_COMMON_NAMES.get(field, [])]:
-            if name in row or _value_at(row, name) is not None:
-                proposal[field] = name
-                break
+        known = [*names, *_COMMON_NAMES.get(field, [])]
+        there = [name for name in known if name in row or _value_at(row, name) is not None]
+        proposal[field] = there[0] if there else "…"
     return proposal
 
 

@@ -22,13 +22,14 @@ from helpers.metrics.drift_rules import (
     unmoved_policy,
 )
 from helpers.metrics.group_rules import constant_reward, dead_groups, unweighted_rewards
-from helpers.metrics.history import in_trl_names, read_log
+from helpers.metrics.history import in_trl_names
 from helpers.metrics.length_rules import (
     changed_length,
     clipped_completions,
     end_token,
     equal_lengths,
 )
+from helpers.metrics.logs import read_log
 from helpers.metrics.machine_rules import (
     gradient_spikes,
     growing_memory,

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, GREEN, GREY, ORANGE, PAGE, PURPLE, RED, figure_with_panels, panel
-from helpers.metrics.history import reward_names, smooth
+from helpers.metrics.history import WITH_SPIKES, reward_names, smooth
 
 # --- One curve per figure -------------------------------------------------------------------------
 
@@ -170,9 +170,7 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     }
     for (column, label), axes in zip(panels.items(), grid.flat, strict=True):
         panel(label, "", axes)
-        looks = cycle(LOOKS)
-        for name, history in histories.items():
-            color, stroke = next(looks)
+        for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
             _line(axes, history, column, name, color, stroke)
     lines, names = grid.flat[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=min(4, len(histories)))
@@ -248,28 +246,23 @@ LOOKS = (
     (GREY, (0, (3, 1, 1, 1, 1, 1))),
 )
 
-# Columns with single high values, which would lift a running mean; a running median ignores them.
-_WITH_SPIKES = ("kl",)
-
 
 def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
     """Draw a column: raw values as a thin line, the running mean as a thick one, or the running
-    median of a column in `_WITH_SPIKES`. A missing column draws nothing.
+    median of a column in `WITH_SPIKES`. A missing column draws nothing.
     """
     if column not in history:
         return
     steps = history["step"]
     values = history[column]
-    smoothed = smooth(values, median=column in _WITH_SPIKES)
+    smoothed = smooth(values, median=column in WITH_SPIKES)
     axes.plot(steps, values, color=color, alpha=0.3, linewidth=1)
     axes.plot(steps, smoothed, color=color, linestyle=stroke, linewidth=2, label=label)
 
 
 def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOKS) -> None:
     """Draw a line for each column that was logged. `labels` has the label of each column."""
-    looks = cycle(looks)
-    for column, label in labels.items():
-        color, stroke = next(looks)
+    for (color, stroke), (column, label) in zip(cycle(looks), labels.items(), strict=False):
         _line(axes, history, column, label, color, stroke)
 
 

@@ -244,16 +244,8 @@ class Signals:
         for_format = _names_with(FORMAT, names)
         others = [name for name in names if name not in for_format]
         for_answer = _names_with(STRICT, others) + _names_with(LENIENT, others)
-        self.format = None
-        self.format_range = None
-        if for_format:
-            self.format = self.optional(f"rewards/{for_format[0]}/mean")
-            self.format_range = self.range_of(for_format[0])
-        self.correctness = None
-        self.correctness_range = None
-        if for_answer:
-            self.correctness = self.optional(f"rewards/{for_answer[0]}/mean")
-            self.correctness_range = self.range_of(for_answer[0])
+        self.format, self.format_range = self._mean_and_range(for_format)
+        self.correctness, self.correctness_range = self._mean_and_range(for_answer)
 
         # 3. Measure success, in training and on held-out questions.
         total = self.optional("reward")
@@ -280,6 +272,14 @@ class Signals:
         means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
         total_is_zero = total is not None and not total.any()
         self.unweighted = total_is_zero and bool(means.any(axis=None))
+
+    def _mean_and_range(self, names: list[str]) -> tuple[pd.Series | None, RewardRange | None]:
+        """Return the mean of the first of these rewards, by step, and its range; None for both if
+        there is no such reward, or if it never logged a number.
+        """
+        if not names:
+            return None, None
+        return self.optional(f"rewards/{names[0]}/mean"), self.range_of(names[0])
 
     def range_of(self, name: str) -> RewardRange | None:
         """Return the range of a reward's values, or None if no mean of it was logged."""
@@ -323,14 +323,11 @@ class Signals:
         scores = {}
         for column in logged:
             match = HELD_OUT.match(str(column))
-            if match is None:
-                continue
-            name = match[1]
-            if any(word in name for word in NO_SCORE):
+            if match is None or any(word in match[1] for word in NO_SCORE):
                 continue
             values = pd.to_numeric(logged[column], errors="coerce").dropna()
             if len(values):
-                scores[name] = values
+                scores[match[1]] = values
 
         # 2. Prefer one that judges answers; of several, the one with the earliest of these words.
         for_answer = []

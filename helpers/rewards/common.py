@@ -29,11 +29,8 @@ def reward_name(reward: Callable | str) -> str:
     while hasattr(reward, "func"):  # functools.partial, or a wrapper such as `VerlReward`
         reward = reward.func
     # A reward model is given by its path, or loaded: then its config has the path.
-    if isinstance(reward, str):
-        path = reward
-    else:
-        config = getattr(reward, "config", None)
-        path = getattr(config, "_name_or_path", None)
+    config = getattr(reward, "config", None)
+    path = reward if isinstance(reward, str) else getattr(config, "_name_or_path", None)
     if path:
         return path.split("/")[-1]
     # An object without a name, such as a callable of a class, is named for its class.

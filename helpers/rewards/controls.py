@@ -67,9 +67,7 @@ class _Coin:
     """1.0 or 0.0 by a fair coin, whatever the completion."""
 
     seed: int
-
-    def __post_init__(self):
-        self.__name__ = "random_control"
+    __name__ = "random_control"  # TRL logs the reward under it
 
     def __call__(self, completions: list, **columns) -> list[float]:
         coin = _generator(self.seed, completions, columns)
@@ -83,9 +81,7 @@ class _Shuffled:
     seed: int
     functions: list
     weights: list[float]
-
-    def __post_init__(self):
-        self.__name__ = "shuffled_control"
+    __name__ = "shuffled_control"
 
     def __call__(self, completions: list, prompts: list, **columns) -> list[float | None]:
         # 1. Sum the scores of each completion. As in TRL, a None adds nothing, and a completion

@@ -49,8 +49,7 @@ def correctness_reward(
     golds = []
     for gold in [None] * rows if answer is None else answer:
         golds.append("" if gold is None or gold != gold else str(gold).strip())
-    missing = golds.count("")
-    if missing:
+    if missing := golds.count(""):
         warnings.warn(
             f"correctness_reward: {missing} of {rows} rows have no answer; they score None.",
             stacklevel=2,

@@ -244,8 +244,7 @@ def _advice_on(error: BaseException, columns: dict) -> str:
             )
         if "unexpected keyword argument" in message:
             return "Add `**columns` to its parameters: TRL passes every column of the data."
-        missing = re.search(r"missing \d+ required [\w -]+: (.*)", message)
-        if missing:
+        if missing := re.search(r"missing \d+ required [\w -]+: (.*)", message):
             names = ", ".join(sorted(columns.keys() - FROM_TRL))
             return (
                 "TRL passes `prompts`, `completions` and the data's columns by name; "

@@ -111,15 +111,13 @@ class JudgeReward:
         weights: list[list[float]] = []  # of the fields of each request
         for row, completion in enumerate(self.texts(completions)):
             rubric = self.rubric
-            fields = ["score"]
-            field_weights = [1.0]
+            weight_of = {"score": 1.0}  # by field
             if self.rubric_column is not None:
-                fields = []
-                field_weights = []
+                weight_of = {}
                 for number, (criterion, weight) in enumerate(self._criteria(row, columns), 1):
                     rubric += f"\n{number}. {criterion}"
-                    fields.append(str(number))
-                    field_weights.append(weight)
+                    weight_of[str(number)] = weight
+            fields = list(weight_of)
             request = self.request(
                 rubric=rubric.strip(),
                 texts=self.context(row, prompts, columns) | {"completion": completion},
@@ -129,7 +127,7 @@ class JudgeReward:
                 values=list(range(top + 1)),
             )
             requests.append(request if completion else None)
-            weights.append(field_weights)
+            weights.append(list(weight_of.values()))
 
         # 2. Send the requests.
         verdicts = await self.verdicts(requests, log_metric)

@@ -24,6 +24,18 @@ from helpers.tags import THINK_ANSWER, TagFormat
 _LONGEST = 10_000  # characters of an answer that a verifier reads; the rest is cut off
 
 
+class _Request(NamedTuple):
+    """A row that is left for a verifier: its position in the batch, the right answer, the family,
+    the given answer, and the entry as JSON.
+    """
+
+    position: int
+    gold: str
+    family: str
+    given: str
+    entry: str
+
+
 def task_reward(
     completions: list,
     entry: list | None = None,
@@ -46,18 +58,18 @@ def task_reward(
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
     """
-    families = family or [None] * len(completions)
-    entries = entry or [None] * len(completions)
+    rows = len(completions)
+    families = family or [None] * rows
+    entries = entry or [None] * rows
 
     # 1. Score the rows that need no verifier, and make a request for each of the others. The order
     # of the checks matters.
-    scores: list[float | None] = []
+    scores: list[float | None] = [None] * rows
     requests: list[_Request] = []
-    for completion, family_name, row_entry in zip(completions, families, entries, strict=True):
-        if not (family_name and row_entry):
-            scores.append(None)  # the row is from another source
-            continue
-        scores.append(0.0)  # unless it is replaced below
+    for position, completion in enumerate(completions):
+        if not (families[position] and entries[position]):
+            continue  # the row is from another source
+        scores[position] = 0.0  # unless it is replaced below
 
         # An answer that could run code earns nothing, whatever it says.
         given = answer_of(completion, tags)
@@ -65,29 +77,25 @@ def task_reward(
             continue
 
         # Our own judgement decides, if there is one.
-        name = str(family_name)
-        content = row_entry if isinstance(row_entry, dict) else json.loads(row_entry)
+        name = str(families[position])
+        content = json.loads(entries[position])
         gold = str(content.get("answer") or "")
         right = judged_here(name, given, gold)
         if right is not None:
-            scores[-1] = float(right)
+            scores[position] = float(right)
             continue
 
         # A verifier reads only answers in its family's form. That of puzzle24 accepts any four
         # numbers, and 24.9 for 24; that of countdown needs the row's numbers and the exact value.
-        if is_in_form(name, given, gold):
-            if name == "puzzle24":
-                name = "countdown"
-                content = {"metadata": {"numbers": content["metadata"]["numbers"], "target": 24}}
-            position = len(scores) - 1
-            requests.append(
-                _Request(position, gold, name, given[:_LONGEST], entry=json.dumps(content))
-            )
-    missing = scores.count(None)
-    if missing:
+        if not is_in_form(name, given, gold):
+            continue
+        if name == "puzzle24":
+            name = "countdown"
+            content = {"metadata": {"numbers": content["metadata"]["numbers"], "target": 24}}
+        requests.append(_Request(position, gold, name, given[:_LONGEST], json.dumps(content)))
+    if missing := scores.count(None):
         warnings.warn(
-            f"task_reward: {missing} of {len(scores)} rows have no reasoning-gym entry; they score "
-            "None.",
+            f"task_reward: {missing} of {rows} rows have no reasoning-gym entry; they score None.",
             stacklevel=2,
         )
 
@@ -98,8 +106,8 @@ def task_reward(
             "(deploy/requirements-optional.txt has its version)."
         )
     log = log_metric and partial(log_metric, "task_reward/out_of_time")
-    rows = [(request.family, request.given, request.entry) for request in requests]
-    verdicts = workers.scores_in_time("task", rows, log)
+    asked = [(request.family, request.given, request.entry) for request in requests]
+    verdicts = workers.scores_in_time("task", asked, log)
 
     # 3. Replace the scores of these rows. A verdict of None came too late, and counts as 0.
     for request, verdict in zip(requests, verdicts, strict=True):
@@ -108,18 +116,6 @@ def task_reward(
             score, request.family, request.given, request.gold
         )
     return scores
-
-
-class _Request(NamedTuple):
-    """A row that is left for a verifier: its position in the batch, the right answer, the family,
-    the given answer, and the entry as JSON.
-    """
-
-    position: int
-    gold: str
-    family: str
-    given: str
-    entry: str
 
 
 def judged_here(family: str, given: str, gold: str) -> bool | None:

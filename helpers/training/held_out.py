@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 
 from helpers.settings import Preset
-from helpers.training.sampling_budget import questions_within
+from helpers.training.sampling_budget import Plan, questions_within
 
 FEWEST_LOOKS = 4  # with fewer, there is no curve
 FEWEST_AT_A_LOOK = 10  # with fewer, a point of the curve is mostly chance
@@ -63,7 +63,8 @@ def held_out_looks(
         fewest = min(FEWEST_AT_A_LOOK, len(holdout))
 
     # 3. Keep the questions that the seconds allow, with one completion each in every look.
-    planned = {"held-out questions during the training": (holdout.head(most), 1, looks)}
+    plan = Plan(holdout.head(most), samples=1, repetitions=looks)
+    planned = {"held-out questions during the training": plan}
     (asked,) = questions_within(seconds, model, tokenizer, settings, planned)
 
     # 4. Drop questions that would not fill a batch. All processes get equal parts of a batch,

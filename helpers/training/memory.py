@@ -3,29 +3,21 @@ the GPU, or without one, that of the process.
 
     lines = check(settings, machine)
 
-`check` refuses what does not fit, `estimate` adds up the parts, and `count` counts the weights and
-activations that they depend on. For that, the model is built from its config.json on torch's meta
-device, where weights have shapes but take no memory. Sizes are in bytes; 1 GB is 10**9 bytes.
+`check` refuses what does not fit, and `estimate` adds up the parts. They depend on the model's
+weights and activations, which `model_sizes.py` counts. Sizes are in bytes; 1 GB is 10**9 bytes.
 
 The estimate leaves out the vision tower (about 1 GB) and allocator fragmentation. A warm start
 needs no more than a step: it takes the step's batch at most, at the same context, while vLLM sleeps
 (warm.py).
 """
 
-import functools
-import json
 import math
-import os
-import re
-import subprocess
-import sys
-from collections import defaultdict
 from dataclasses import dataclass
 
-from helpers import PROJECT
 from helpers.environment import Machine, cpu_has_bf16, gpu_obstacle
-from helpers.families import FAMILIES, config_of, family_of, lora_targets
+from helpers.families import FAMILIES, config_of, family_of
 from helpers.settings import Preset
+from helpers.training.model_sizes import sizes_of
 
 # Bytes per weight. NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an
 # 8-bit scale per 64 weights, and a 32-bit scale per 256 of those scales. Unsloth's dynamic
@@ -97,17 +89,17 @@ def check(
 
     # 3. Refuse an adapter or a context that the model is too small for, and a step that the card is
     # too small for.
-    if settings.lora_rank > sizes["hidden"]:
+    if settings.lora_rank > sizes.hidden:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
-            f"{sizes['hidden']:,}: the adapter would be larger than the matrix it adapts. Ranks of "
+            f"{sizes.hidden:,}: the adapter would be larger than the matrix it adapts. Ranks of "
             "8 to 128 are usual."
         )
     # pictures are left out here: the room reserved for one is more than most pictures take
-    if 0 < sizes["positions"] < settings.context:
+    if 0 < sizes.positions < settings.context:
         raise ValueError(
             f"a prompt and its completion take {settings.context:,} tokens, but {settings.model} "
-            f"has {sizes['positions']:,} positions: lower max_completion_length or "
+            f"has {sizes.positions:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
     step = estimate(settings, config, card, sees, in_32_bits=card is None and not cpu_has_bf16())
@@ -210,8 +202,6 @@ def estimate(
     """
     context = settings.context + (room_for_a_picture(settings) if sees else 0)
     sizes = sizes_of(config, context)
-    hidden = sizes["hidden"]
-    vocabulary = sizes["vocabulary"]
     family = config["model_type"]
     value_bytes = 4 if in_32_bits else _16_BIT  # of a weight or an activation
     on_gpu = card is not None
@@ -222,17 +212,17 @@ def estimate(
     # 1. The frozen weights: those that are quantised to 4 bits, and the others.
     in_4_bits = 0
     if settings.load_in_4bit:
-        in_4_bits = sizes["quantised"]
+        in_4_bits = sizes.quantised
         if by_unsloth and family_of(family).experts_in_4_bits:
-            in_4_bits += sizes["experts"]
-    all_weights = sizes["quantised"] + sizes["experts"] + sizes["unquantised"]
+            in_4_bits += sizes.experts
+    all_weights = sizes.quantised + sizes.experts + sizes.unquantised
     weights = in_4_bits * _NF4 + (all_weights - in_4_bits) * value_bytes
     held = {"frozen weights": weights}
 
     # 2. The adapter. Unsloth keeps it in 32 bits; TRL casts an adapter on a 4-bit model to 16. As
     # the reference of the KL, TRL keeps a frozen copy of the adapter. Unsloth on a GPU uses the
     # model without its adapter.
-    adapter = sizes["adapter"] * settings.lora_rank
+    adapter = sizes.adapter * settings.lora_rank
     adapter_bytes = _16_BIT if settings.load_in_4bit and not by_unsloth else 4
     if settings.beta and not unsloth_on_gpu:
         held["adapter, and its reference"] = 2 * adapter * adapter_bytes
@@ -248,14 +238,14 @@ def estimate(
     # 3. The activations of one batch. With checkpointing, a layer keeps only its input, and
     # computes its other activations again for the backward pass; otherwise all layers keep all.
     tokens = settings.per_device_train_batch_size * context
-    per_token = sizes["activations"]
+    per_token = sizes.activations
     if not on_gpu:
         # Without Unsloth's kernels, both norms keep their input in 32 bits, and the adapter keeps
         # copies of its inputs: 12 bytes of each number of the layer's input, as counted in a step
         # of SmolLM2.
-        per_token = [numbers + 12 / value_bytes * hidden for numbers in per_token]
+        per_token = [numbers + 12 / value_bytes * sizes.hidden for numbers in per_token]
     layers = len(per_token)
-    layer_input = tokens * hidden * value_bytes
+    layer_input = tokens * sizes.hidden * value_bytes
     kept = layers * layer_input
     offloaded = 0
     if not settings.gradient_checkpointing:
@@ -279,12 +269,12 @@ def estimate(
         # One buffer in 32 bits, which the gradient overwrites. Its rows are a share of all tokens,
         # at least 512 and at most 2 GiB (fused_linear_rows in unsloth_zoo). The hidden states in
         # front of it exist twice, and so do their gradients.
-        share = completion_tokens * hidden / vocabulary
-        rows = min(max(512, share), completion_tokens, 2**31 / (4 * vocabulary))
-        logits = rows * vocabulary * 4 + 4 * completion_tokens * hidden * value_bytes
+        share = completion_tokens * sizes.hidden / sizes.vocabulary
+        rows = min(max(512, share), completion_tokens, 2**31 / (4 * sizes.vocabulary))
+        logits = rows * sizes.vocabulary * 4 + 4 * completion_tokens * sizes.hidden * value_bytes
     else:
         # TRL: the whole batch in 16 bits; as computed, divided by the temperature, the gradient
-        logits = 3 * completion_tokens * vocabulary * value_bytes
+        logits = 3 * completion_tokens * sizes.vocabulary * value_bytes
     training = {
         "gradients": adapter * adapter_bytes,
         "activations": activations,
@@ -301,7 +291,7 @@ def estimate(
         else:
             training["vLLM asleep"] = _GRAPHS
     else:
-        cache = settings.completions_per_round / settings.processes * sizes["cache"]
+        cache = settings.completions_per_round / settings.processes * sizes.cache
         if by_unsloth_kernels:
             # Unsloth's decoding makes room for 512 tokens at a time (KV_CACHE_INCREMENT), and the
             # prompts' part exists twice at the first of them
@@ -333,127 +323,3 @@ def size(number: float) -> str:
     if number >= 1e7:
         return f"{number / 1e6:.0f} MB"
     return f"{number / 1e6:.1f} MB"
-
-
-# --- Counting a model's weights -------------------------------------------------------------------
-
-
-def sizes_of(config: dict, context: int) -> dict:
-    """Return what `count` counts of a model, computed in a separate process: the counting imports
-    Transformers, which must not be imported before Unsloth.
-
-    LookupError, with the reason, if Transformers cannot build the model.
-    """
-    return _counted(json.dumps([config, context]))
-
-
-@functools.cache
-def _counted(arguments: str) -> dict:
-    """Run this file as a program with the JSON of `count`'s arguments, and return its result."""
-    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-    process = subprocess.run(
-        [sys.executable, "-m", "helpers.training.memory"],
-        env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
-        input=arguments,
-        capture_output=True,
-        text=True,
-    )
-    if process.returncode or not process.stdout:
-        message = process.stderr.strip().splitlines() or ["no message"]
-        raise LookupError(message[-1][:200])
-    return json.loads(process.stdout.splitlines()[-1])
-
-
-def count(config: dict, context: int) -> dict:
-    """Build a model, or the language part of a vision model, on the meta device, run it on one
-    sequence of `context` tokens, and return these counts:
-
-    quantised: weights of the layers' linear maps, which loading in 4 bits quantises.
-    experts: weights of experts.
-    unquantised: all other weights, such as embeddings and the head, which stay in 16 bits.
-    adapter: weights of an adapter of rank 1, as PEFT makes it. For gpt-oss PEFT adapts only the
-        attention; the adapter that Unsloth puts on its experts is not counted.
-    activations: for each layer, the numbers it computes per token.
-    hidden: the numbers a layer passes on per token.
-    vocabulary: the tokens the head scores.
-    positions: the longest sequence the model can read; 0 if unknown.
-    cache: bytes of the keys, values and states of the sequence.
-    """
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoConfig, AutoModel
-
-    # 1. Build the model without its head, which is neither quantised nor adapted.
-    entries = {key: value for key, value in config.items() if key != "quantization_config"}
-    whole = AutoConfig.for_model(**entries)
-    text = whole.get_text_config()
-    with torch.device("meta"):
-        model = AutoModel.from_config(text, dtype=torch.bfloat16).eval()
-
-    # 2. Count all weights, and add those of the head unless the embedding serves as the head.
-    embedding = model.get_input_embeddings().weight
-    all_weights = sum(weight.numel() for weight in model.parameters())
-    if not (text.tie_word_embeddings or whole.tie_word_embeddings):
-        all_weights += embedding.numel()
-
-    # 3. Go through the linear maps, the convolutions and the experts: count the weights, and
-    # collect how many numbers each computes per token.
-    quantised = 0
-    in_experts = 0
-    widths: dict[str, int] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear):
-            quantised += module.weight.numel()
-            widths[name] = module.out_features
-        elif isinstance(module, torch.nn.Conv1d):
-            widths[name] = module.out_channels
-    experts_per_token = getattr(text, "num_experts_per_tok", None) or 1
-    for name, weight in model.named_parameters():
-        # a map of all experts of a layer is one tensor of three dimensions
-        if weight.dim() == 3 and ".experts." in name:
-            in_experts += weight.numel()
-            widths[name] = experts_per_token * max(weight.shape[1:])
-
-    # 4. Add up the activations of each layer. Besides the outputs of its maps, a layer computes its
-    # inputs and norms, and at the width of the MLP (its widest map) the activation and the product.
-    widths_of_layer: dict[str, list[int]] = defaultdict(list)
-    for name, width in widths.items():
-        layer_number = re.search(r"(?:^|\.)(\d+)\.", name)
-        if layer_number:
-            widths_of_layer[layer_number[1]].append(width)
-    activations = []
-    for layer in widths_of_layer.values():
-        activations.append(sum(layer) + 3 * text.hidden_size + 2 * max(layer))
-
-    # 5. Run the model, and add up the bytes of its cache.
-    with torch.no_grad():
-        ids = torch.zeros(1, context, dtype=torch.long, device="meta")
-        cache = model(input_ids=ids, use_cache=True).past_key_values
-    cache_bytes = 0
-    for layer in cache.layers:
-        for state in vars(layer).values():
-            # linear attention and convolutions keep their states in dictionaries
-            tensors = state.values() if isinstance(state, dict) else [state]
-            cache_bytes += sum(tensor.nbytes for tensor in tensors if torch.is_tensor(tensor))
-
-    # 6. Count an adapter last, because it changes the model.
-    lora = LoraConfig(r=1, target_modules=lora_targets(model))
-    with torch.device("meta"):
-        policy = get_peft_model(model, lora)
-    adapter = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
-
-    return {
-        "quantised": quantised,
-        "experts": in_experts,
-        "unquantised": all_weights - quantised - in_experts,
-        "adapter": adapter,
-        "activations": activations,
-        "hidden": text.hidden_size,
-        "vocabulary": embedding.shape[0],
-        "positions": getattr(text, "max_position_embeddings", None) or 0,
-        "cache": cache_bytes,
-    }
-
-
-if __name__ == "__main__":
-    print(json.dumps(count(*json.load(sys.stdin))))

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -84,26 +85,24 @@ class GuardedRewards(TrainerCallback):
         """Count the faults and dead groups of this step in all processes. Save a checkpoint and
         stop if a reward fails too often.
         """
-        by_process = self._gather_batches()
+        rounds_of = self._gather_rounds()
 
         # 1. Count the completions that each reward judged and failed on, and log its faults.
-        for by_reward in by_process:
-            for name, batches in by_reward.items():
-                self.seen[name] += sum(len(batch.scores) for batch in batches)
-                self.failed[name] += sum(len(batch.faults) for batch in batches)
-        self._log_faults(by_process, state.global_step)
+        for name, rounds in rounds_of.items():
+            for batch in chain(*rounds):
+                self.seen[name] += len(batch.scores)
+                self.failed[name] += len(batch.faults)
+        self._log_faults(rounds_of, state.global_step)
 
         # 2. Keep the share of dead groups in each round of sampling. A reward that TRL calls
-        # itself, such as a model, has no batches here. The totals are then unknown, and no round is
+        # itself, such as a model, has no rounds here. The totals are then unknown, and no round is
         # counted.
-        rounds = min((len(batches) for batches in by_process[0].values()), default=0)
-        for number in range(rounds):
+        for number in range(min(map(len, rounds_of.values()), default=0)):
             earned = {}
-            for name in self.seen:
-                scores = []  # of all processes, because they may share a group
-                for by_reward in by_process:
-                    scores += by_reward[name][number].scores
-                earned[name] = np.array(scores, dtype=float)  # None becomes NaN
+            for name, rounds in rounds_of.items():
+                # of all processes, because they may share a group
+                scores = chain(*(batch.scores for batch in rounds[number]))
+                earned[name] = np.array(list(scores), dtype=float)  # None becomes NaN
             self.dead_groups.append(share_of_dead_groups(earned, args))
 
         # 3. Stop if a reward fails too often. RewardError is raised later, in `on_train_end`,
@@ -114,28 +113,31 @@ class GuardedRewards(TrainerCallback):
 
     def on_evaluate(self, args, state, control, **kwargs):
         """Log the faults of an evaluation. Only completions of the training are counted."""
-        self._log_faults(self._gather_batches(), state.global_step)
+        self._log_faults(self._gather_rounds(), state.global_step)
 
-    def _gather_batches(self) -> list[dict[str, list[_Batch]]]:
-        """Return the batches since the last call, and forget them: for each process, those of each
-        reward, one per round of sampling.
+    def _gather_rounds(self) -> dict[str, list[tuple[_Batch, ...]]]:
+        """Return the rounds of sampling since the last call, by reward, and forget them. A round is
+        a tuple with the batch of each process.
         """
         by_process = processes.gather(self.batches)
         self.batches = {name: [] for name in self.seen}
-        return by_process
+        rounds_of = {}
+        for name in self.seen:
+            rounds_of[name] = list(zip(*(batches[name] for batches in by_process), strict=True))
+        return rounds_of
 
-    def _log_faults(self, by_process: list[dict[str, list[_Batch]]], step: int) -> None:
+    def _log_faults(self, rounds_of: dict[str, list[tuple[_Batch, ...]]], step: int) -> None:
         """Print each reward's first fault, and append all faults to `reward_faults.jsonl`, by
         reward, by round of sampling and by process.
         """
         lines = []
-        for name in self.seen:
+        for name, rounds in rounds_of.items():
             faults = []
-            for number in range(len(by_process[0][name])):
-                for rank, by_reward in enumerate(by_process):
-                    for fault in by_reward[name][number].faults:
-                        faults.append(fault)
-                        lines.append({"step": step, "rank": rank} | asdict(fault))
+            for batches in rounds:
+                for rank, batch in enumerate(batches):
+                    faults += batch.faults
+                    place = {"step": step, "rank": rank}
+                    lines += [place | asdict(fault) for fault in batch.faults]
             if faults and name not in self.first:
                 self.first[name] = faults[0]
                 print(

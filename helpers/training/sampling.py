@@ -205,10 +205,8 @@ class TransformersSampler:
         for row, tokens in enumerate(output[:, longest:].tolist()):
             prompt = row // self.samples
             ended = tokens[: room[prompt]]
-            for at, token in enumerate(ended):
-                if token in ends:
-                    ended = ended[: at + 1]
-                    break
+            length = next((at + 1 for at, token in enumerate(ended) if token in ends), None)
+            ended = ended[:length]  # all of it without an end token
             groups[prompt].append(ended[: length_to_stop(self.tokenizer, ended)])
         return groups
 

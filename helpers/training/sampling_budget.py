@@ -19,7 +19,7 @@ FEWEST = 8
 AUTO = 300  # seconds
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """A table of questions, of which each row gets `samples` completions, `repetitions` times."""
 
     rows: pd.DataFrame
@@ -35,6 +35,10 @@ class _Plan(NamedTuple):
     def completions(self) -> int:
         """The completions of all rows."""
         return len(self.rows) * self.per_row
+
+    def first(self, count: int) -> "Plan":
+        """Return the plan for the first `count` rows only, or for all if there are fewer."""
+        return self._replace(rows=self.rows.iloc[:count])
 
 
 def questions_within(
@@ -52,8 +56,8 @@ def questions_within(
     seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
         embedded model, so that the lessons print the same numbers on the slowest machine.
         ValueError for anything else.
-    tables: printed name -> (rows, completions per row, repetitions). All tables keep the same
-        share of their rows, and at least FEWEST rows, even if these take longer than the budget.
+    tables: printed name -> the three fields of a `Plan`. All tables keep the same share of their
+        rows, and at least FEWEST rows, even if these take longer than the budget.
     extras: tables that share what the others leave, one after the other, and may keep no row.
     training_follows: also measure a batch of the training, and print how long a training with
         these settings samples, so that a slow machine is noticed long before the trial steps.
@@ -64,66 +68,97 @@ def questions_within(
     check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in EMBEDDED else AUTO
-    planned = {name: _Plan(*table) for name, table in (tables | (extras or {})).items()}
+    plans = {name: Plan(*table) for name, table in tables.items()}
+    extra_plans = {name: Plan(*table) for name, table in (extras or {}).items()}
+    planned = plans | extra_plans
     if seconds is None:
         return [plan.rows for plan in planned.values()]
 
-    # 1. Count the completions of everything, and those of the tables alone.
-    of_all = sum(plan.completions for plan in planned.values())
-    of_tables = sum(planned[name].completions for name in tables)
-
-    # 2. Measure the tokens per second of one batch, and compute the seconds of a completion at its
-    # limit. On a CPU, a batch of 64 prompts samples twice as fast as one of 16 and nearly as fast
-    # as one of 128 (SmolLM2 on two cores).
-    on_cpu = model.device.type == "cpu"
-    largest_batch = 64 if on_cpu else sampling.BATCH[sampling.engine_of(model)]
+    # 1. Measure this machine, and print how long everything would take.
     prompts = [list(prompt) for plan in planned.values() for prompt in plan.rows["prompt"]]
-    rate = _tokens_per_second(model, tokenizer, prompts, min(of_all, largest_batch), settings)
+    rate = _tokens_per_second(model, tokenizer, prompts, _completions(planned), settings)
     seconds_each = settings.max_completion_length / rate
-
-    # 3. Keep the rows that the budget allows: of each table the same share, and of an extra table
-    # as many as the tables before it leave time for.
-    share = min(1.0, seconds / (of_tables * seconds_each))
-    kept = {}
-    taken = 0.0  # seconds
-    for name, plan in planned.items():
-        fewest = min(FEWEST, len(plan.rows))
-        if name in tables:
-            number = max(fewest, int(share * len(plan.rows)))
-        else:
-            left = max(0.0, seconds - taken)
-            number = int(left / (plan.per_row * seconds_each))
-            if number < fewest:
-                number = 0
-        kept[name] = plan.rows.iloc[:number]
-        taken += len(kept[name]) * plan.per_row * seconds_each
-
-    # 4. Print how long everything would take, and how long the training samples after it. Each
-    # process samples its share of the rounds, and one round serves num_iterations updates.
     print(
-        f"to sample everything: at most about {of_all * seconds_each:,.0f} s, at "
+        f"to sample everything: at most about {_completions(planned) * seconds_each:,.0f} s, at "
         f"{rate:,.0f} tokens a second"
     )
     if training_follows:
-        of_round = settings.completions_per_round // settings.processes
-        rate = _tokens_per_second(model, tokenizer, prompts, min(of_round, largest_batch), settings)
-        updates = settings.max_steps / settings.num_iterations
-        sampled = updates * settings.completions_per_step / settings.processes
-        minutes = sampled * settings.max_completion_length / rate / 60
-        print(
-            f"to sample in a training of {settings.max_steps} steps, as the preset has: about "
-            f"{minutes:,.1f} minutes at most, at {rate:,.0f} tokens a second"
-        )
+        _print_time_of_training(model, tokenizer, prompts, settings)
 
-    # 5. If rows are left out, print how many of each table are asked, with half the width of the
-    # 95 % interval of a proportion, at its widest (one half).
-    if all(len(kept[name]) == len(plan.rows) for name, plan in planned.items()):
-        return list(kept.values())
+    # 2. Of each table, keep the same share of its rows; of an extra table, as many rows as the
+    # tables before it leave time for.
+    affordable = seconds / seconds_each  # completions
+    share = min(1.0, affordable / _completions(plans))
+    kept = {}
+    for name, plan in plans.items():
+        kept[name] = plan.first(max(FEWEST, int(share * len(plan.rows))))
+    for name, plan in extra_plans.items():
+        count = int((affordable - _completions(kept)) / plan.per_row)
+        enough = count >= min(FEWEST, len(plan.rows))
+        kept[name] = plan.first(count if enough else 0)
+
+    # 3. If rows are left out, print how many of each table are asked.
+    if _completions(kept) < _completions(planned):
+        _print_shares(seconds, seconds_each, planned, kept)
+    return [plan.rows for plan in kept.values()]
+
+
+def _completions(plans: dict[str, Plan]) -> int:
+    """Return how many completions several tables get together."""
+    return sum(plan.completions for plan in plans.values())
+
+
+def _tokens_per_second(
+    model, tokenizer, prompts: list[list[dict]], count: int, settings: Preset
+) -> float:
+    """Return how many tokens per second this machine samples in a batch of `count` completions, or
+    in the largest batch if that is smaller. The prompts are repeated, or the first of them taken;
+    a completion has at most 32 tokens.
+    """
+    on_cpu = model.device.type == "cpu"
+    # On a CPU, a batch of 64 prompts samples twice as fast as one of 16 and nearly as fast as one
+    # of 128 (SmolLM2 on two cores).
+    largest = 64 if on_cpu else sampling.BATCH[sampling.engine_of(model)]
+    batch = list(islice(cycle(prompts), min(count, largest)))
+    tokens = min(32, settings.max_completion_length)
+    options = {"max_new_tokens": tokens, "temperature": settings.temperature}
+    # warm up, so that one-time work is not measured; on a CPU there is little of it
+    sampling.sample(model, tokenizer, batch[:2] if on_cpu else batch, **options)
+
+    begin = time.perf_counter()
+    sampling.sample(model, tokenizer, batch, **options)
+    rate = len(batch) * tokens / (time.perf_counter() - begin)
+    return processes.gather(rate)[0]  # the first's, so that all processes keep the same rows
+
+
+def _print_time_of_training(model, tokenizer, prompts: list[list[dict]], settings: Preset) -> None:
+    """Print how long a training with these settings samples, at the speed of one of its rounds."""
+    # each process samples its share of a round, and one round serves num_iterations updates
+    of_round = settings.completions_per_round // settings.processes
+    rate = _tokens_per_second(model, tokenizer, prompts, of_round, settings)
+    updates = settings.max_steps / settings.num_iterations
+    completions = updates * settings.completions_per_step / settings.processes
+    minutes = completions * settings.max_completion_length / rate / 60
+    print(
+        f"to sample in a training of {settings.max_steps} steps, as the preset has: about "
+        f"{minutes:,.1f} minutes at most, at {rate:,.0f} tokens a second"
+    )
+
+
+def _print_shares(
+    seconds: float, seconds_each: float, planned: dict[str, Plan], kept: dict[str, Plan]
+) -> None:
+    """Print how many rows of each table are asked, how long they take, and how to ask all of them.
+
+    Each number comes with half the width of the 95 % interval of a proportion, in percentage
+    points, at its widest: 1.96 standard errors of one half.
+    """
     shares = []
     for name, plan in planned.items():
-        asked = len(kept[name])
+        asked = len(kept[name].rows)
         interval = f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)" if asked else ""
         shares.append(f"{asked} of {len(plan.rows)} {name}{interval}")
+    taken = _completions(kept) * seconds_each
     if taken > seconds:
         says = (
             "is too short, and the fewest questions that show anything are asked: "
@@ -132,23 +167,3 @@ def questions_within(
     else:
         says = f"has room for {', '.join(shares)}; they take at most about {taken:,.0f} s"
     print(f"note: sampling_seconds={seconds} {says}. `null` (in Python, None) lifts the limit.")
-    return list(kept.values())
-
-
-def _tokens_per_second(
-    model, tokenizer, prompts: list[list[dict]], count: int, settings: Preset
-) -> float:
-    """Return how many tokens per second a batch of `count` completions samples. The prompts are
-    repeated, or the first of them taken; a completion has at most 32 tokens.
-    """
-    batch = list(islice(cycle(prompts), count))
-    tokens = min(32, settings.max_completion_length)
-    options = {"max_new_tokens": tokens, "temperature": settings.temperature}
-    # warm up, so that one-time work is not measured; on a CPU there is little of it
-    warm_up = batch[:2] if model.device.type == "cpu" else batch
-    sampling.sample(model, tokenizer, warm_up, **options)
-
-    begin = time.perf_counter()
-    sampling.sample(model, tokenizer, batch, **options)
-    rate = count * tokens / (time.perf_counter() - begin)
-    return processes.gather(rate)[0]  # the first's, so that all processes keep the same rows

@@ -157,8 +157,7 @@ def _token_rows(tokenizer, pairs: Sequence[tuple[list[dict], str]], context: int
         answered = [*prompt, {"role": "assistant", "content": "ANSWER"}]
         end = render(tokenizer, answered, answering=False).rpartition("ANSWER")[2]
         # drop the opening reasoning tag if the template has written it into the prompt
-        opening = re.search(r"<[^<>|]+>$", text.rstrip())
-        if opening:
+        if opening := re.search(r"<[^<>|]+>$", text.rstrip()):
             completion = completion.removeprefix(opening[0])
         prompt_ids = encode(tokenizer, text)
         answer_ids = encode(tokenizer, completion + end)

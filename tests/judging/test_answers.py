@@ -10,7 +10,7 @@ import pytest
 
 from helpers.judging.answers import (
     KINDS,
-    choices,
+    choices_and_codes,
     documents,
     latex,
     mathematics,
@@ -259,7 +259,7 @@ NUMBERS = r"""
   `1,00` ≠ `100`, `72 red marbles` ≠ `72`, `Total: 72` ≠ `72`
 """
 
-CHOICE, _, EXACT = choices.__doc__.partition("\nExact: ")
+CHOICE, _, EXACT = choices_and_codes.__doc__.partition("\nExact: ")
 PAGES = (
     docstrings_of(numbers) + docstrings_of(names_and_units) + NUMBERS,
     docstrings_of(mathematics) + docstrings_of(latex),

@@ -9,11 +9,11 @@ import pytest
 from helpers.metrics.history import (
     first_and_last,
     in_trl_names,
-    read_log,
     read_metrics,
     reward_names,
     smooth,
 )
+from helpers.metrics.logs import read_log
 from helpers.metrics.signals import Signals
 
 # --- Reading --------------------------------------------------------------------------------------

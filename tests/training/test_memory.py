@@ -14,7 +14,7 @@ from helpers import PROJECT
 from helpers.environment import Machine, cpu_has_bf16, this_machine
 from helpers.families import config_of, dense
 from helpers.presets import PRESETS, settle
-from helpers.training import memory, policy
+from helpers.training import memory, model_sizes, policy
 from helpers.training.memory import check, estimate
 
 POCKET = PRESETS["pocket"]
@@ -27,12 +27,12 @@ TINY |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """Count in this process, which has imported Transformers. One test counts in another."""
-    monkeypatch.setattr(memory, "_counted", counted)
+    monkeypatch.setattr(model_sizes, "_counted", counted)
 
 
 @functools.cache  # as the function that it stands for
-def counted(text: str) -> dict:
-    return memory.count(*json.loads(text))
+def counted(text: str) -> model_sizes.Sizes:
+    return model_sizes.count(*json.loads(text))
 
 
 def on_l4(**changes) -> memory.Estimate:
@@ -47,16 +47,16 @@ def test_the_weights_of_qwen3_4b_by_hand():
     # One layer: query and output 2560 x 4096 each, key and value 2560 x 1024 each, the MLP three
     # times 2560 x 9728.
     layer = 2 * 10_485_760 + 2 * 2_621_440 + 3 * 24_903_680
-    sizes = memory.sizes_of(QWEN3_4B, 8)
-    assert sizes["quantised"] == 36 * layer
+    sizes = model_sizes.sizes_of(QWEN3_4B, 8)
+    assert sizes.quantised == 36 * layer
     # the embedding, which is also the head; norms: per layer two and two of 128, and a last one
     embedding, norms = 151_936 * 2_560, 36 * (2 * 2_560 + 2 * 128) + 2_560
-    assert sizes["unquantised"] == embedding + norms
-    untied = memory.sizes_of(QWEN3_4B | {"tie_word_embeddings": False}, 8)
-    assert untied["unquantised"] == 2 * embedding + norms
+    assert sizes.unquantised == embedding + norms
+    untied = model_sizes.sizes_of(QWEN3_4B | {"tie_word_embeddings": False}, 8)
+    assert untied.unquantised == 2 * embedding + norms
     # inputs and norms; the four maps of attention; gate, activation, up and product
     inside = 4 * 2_560 + (4_096 + 2 * 1_024 + 2_560) + 4 * 9_728
-    assert sizes["activations"] == [inside] * 36
+    assert sizes.activations == [inside] * 36
     # NF4: half a byte, 1/64 of a byte of scale, 1/4096 of a byte of the scales' scale.
     in_4_bits = 36 * layer * (0.5 + 1 / 64 + 1 / 4_096)
     assert on_l4().held["frozen weights"] == pytest.approx(in_4_bits + 2 * (embedding + norms))
@@ -83,7 +83,7 @@ def test_the_adapter_its_reference_gradients_and_optimizer_by_hand():
 def test_the_cache_while_sampling_by_hand():
     # per token 36 layers x 8 heads x 128 x (key and value) x 2 bytes; per round 16 completions of
     # 1,024 tokens
-    assert memory.sizes_of(QWEN3_4B, 1_024)["cache"] == 1_024 * 147_456
+    assert model_sizes.sizes_of(QWEN3_4B, 1_024).cache == 1_024 * 147_456
     for processes in (1, 4):  # each samples its own completions
         plain = replace(PRESETS["l4"], engine="transformers", processes=processes)
         plain = replace(plain, backend="transformers")
@@ -268,16 +268,16 @@ def test_the_estimate_matches_the_pocket_model_in_4_bits():
     assert step.held["frozen weights"] == pytest.approx(counted, rel=0.02)
     adapted = policy.add_adapter(model, POCKET, seed=0).parameters()
     trained = sum(weight.numel() for weight in adapted if weight.requires_grad)
-    assert memory.sizes_of(config, 8)["adapter"] * POCKET.lora_rank == trained
+    assert model_sizes.sizes_of(config, 8).adapter * POCKET.lora_rank == trained
 
 
 def test_a_separate_process_counts_the_same(monkeypatch):
     config = config_of(POCKET.model_path)
-    counted = memory.count(config, POCKET.context)
+    counted = model_sizes.count(config, POCKET.context)
     monkeypatch.undo()
-    assert memory.sizes_of(config, POCKET.context) == counted
-    assert counted["positions"] == 1024 and counted["vocabulary"] == 350
-    assert len(counted["activations"]) == 4
+    assert model_sizes.sizes_of(config, POCKET.context) == counted
+    assert counted.positions == 1024 and counted.vocabulary == 350
+    assert len(counted.activations) == 4
 
 
 def test_a_model_that_cannot_be_built_gets_no_estimate(tmp_path, monkeypatch):
@@ -292,7 +292,7 @@ def test_a_model_that_cannot_be_built_gets_no_estimate(tmp_path, monkeypatch):
 
 def test_the_cache_depends_on_each_layers_attention():
     def cache(context: int, **config) -> int:
-        return memory.sizes_of(TINY | config, context)["cache"]
+        return model_sizes.sizes_of(TINY | config, context).cache
 
     token = 2 * 2 * 16 * 2  # keys and values x 2 heads x 16 x 16 bits
     window = {"model_type": "gemma3_text", "sliding_window": 9}
@@ -311,10 +311,10 @@ def test_the_cache_depends_on_each_layers_attention():
 
 def test_experts_are_counted_and_a_token_uses_only_some():
     config = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
-    sizes = memory.sizes_of(TINY | config | {"moe_intermediate_size": 32}, 8)
-    assert sizes["experts"] == 2 * 8 * 3 * 64 * 32
+    sizes = model_sizes.sizes_of(TINY | config | {"moe_intermediate_size": 32}, 8)
+    assert sizes.experts == 2 * 8 * 3 * 64 * 32
     # inputs and norms; the four maps of attention; two maps of two experts, the wider one thrice
-    assert sizes["activations"] == [3 * 64 + (64 + 32 + 32 + 64) + 2 * (64 + 64) + 2 * 2 * 64] * 2
+    assert sizes.activations == [3 * 64 + (64 + 32 + 32 + 64) + 2 * (64 + 64) + 2 * 2 * 64] * 2
     gpt_oss = config_of("unsloth/gpt-oss-20b")
     weights = [
         estimate(replace(PRESETS["h200"], **changes), gpt_oss, 138e9).held["frozen weights"]
@@ -326,10 +326,10 @@ def test_experts_are_counted_and_a_token_uses_only_some():
 def test_embeddings_of_every_layer_stay_in_16_bits():
     config = {"model_type": "gemma4_text", "vocab_size_per_layer_input": 512}
     plain, more = (
-        memory.sizes_of(TINY | config | {"hidden_size_per_layer_input": width}, 8)
+        model_sizes.sizes_of(TINY | config | {"hidden_size_per_layer_input": width}, 8)
         for width in (0, 8)
     )
-    assert more["unquantised"] - plain["unquantised"] > 2 * 512 * 8
+    assert more.unquantised - plain.unquantised > 2 * 512 * 8
 
 
 def test_an_adapters_folder_is_refused_as_a_model(tmp_path):

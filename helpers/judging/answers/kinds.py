@@ -16,7 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from helpers.judging import workers
-from helpers.judging.answers import Comparison, choices, documents, mathematics, numbers, texts
+from helpers.judging.answers import Comparison, documents, mathematics, numbers, texts
+from helpers.judging.answers.choices_and_codes import same_choice, same_code
 from helpers.judging.answers.expressions import (
     divisions_of,
     is_literal,
@@ -77,9 +78,9 @@ def compare_answers(
 
     # 5. Apply the rules of the kind.
     if kind == "choice":
-        return Comparison(choices.same_choice(given, gold))
+        return Comparison(same_choice(given, gold))
     if kind == "exact":
-        return Comparison(choices.same_code(given, gold))
+        return Comparison(same_code(given, gold))
     if kind == "text":
         # `1,000.99 m²` is undeclared text, but its number may be spelt in other ways.
         same_quantity = not is_declared and numbers.same_quantity(given, gold)

@@ -4,7 +4,8 @@ import contextlib
 import re
 from collections.abc import Iterable
 
-from helpers.judging.answers import DECLARED_KINDS, choices, documents
+from helpers.judging.answers import DECLARED_KINDS, documents
+from helpers.judging.answers.choices_and_codes import split_option
 from helpers.judging.answers.kinds import kind_of
 from helpers.judging.answers.numbers import parse_number
 
@@ -59,7 +60,7 @@ def looks_like(row: dict) -> str | None:
         value = documents.value_of(gold)
         if isinstance(value, dict) or (isinstance(value, list) and kind == "text"):
             return "json"
-    if kind == "text" and choices.split_option(gold)[0]:
+    if kind == "text" and split_option(gold)[0]:
         return "choice"
     if kind == "text" and number is not None and number.unit:
         return "number"

@@ -1,4 +1,5 @@
-r"""The two kinds that a data set must declare: choice and exact.
+r"""Compare answers of two kinds that a data set declares: the letters of options (`choice`), and
+codes (`exact`).
 
 Choice: two answers are the same if they name the same letters, with or without the option's text.
 Right (`=`) and wrong (`≠`), the given answer first:
@@ -52,7 +53,10 @@ def same_choice(given: str, gold: str) -> bool:
     gold_letters, gold_text = split_option(gold)
     if not letters:  # the answer may be the option's text alone
         return gold_text != "" and same_text(given, gold_text)
-    return letters == gold_letters and (not text or not gold_text or same_text(text, gold_text))
+    if letters != gold_letters:
+        return False
+    # the text may be left out, on either side
+    return not text or not gold_text or same_text(text, gold_text)
 
 
 def split_option(text: str) -> tuple[frozenset[str], str]:
@@ -76,19 +80,20 @@ def split_option(text: str) -> tuple[frozenset[str], str]:
 # --- Exact ----------------------------------------------------------------------------------------
 
 _LATEX_ARROW = re.compile(r"\\(?:right|longright)arrow|\\to\b")
-# Braces of an index or an exponent.
+# Braces of an index or an exponent: H_{2}O, Ca^{2+}.
 _BRACED = re.compile(r"([_^])\{([\w+-]*)\}")
-# Spaces around an arrow, a colon or a dash.
+# An arrow, a colon or a dash, with the spaces around it.
 _SPACED_SIGN = re.compile(r"\s*(->|[:-])\s*")
-# An index stands after a letter or a bracket. The base of 101_2 is none.
+# An index follows a letter or a bracket: H_2, (OH)_2. The base of 101_2 is no index.
 _INDEX = re.compile(r"(?<=[A-Za-z)\]])_(\d+)", re.ASCII)
-# A charge ends with its sign. The exponents of 10^2 and 10^-3 are none.
+# A charge ends with its sign: Ca^2+, Cl^-. The exponents of 10^2 and 10^-3 are no charges.
 _CHARGE = re.compile(r"\^(\d*[+-])(?!\w)", re.ASCII)
+# A plain index before a charge that is marked already: the 4 of SO4²⁻.
 _INDEX_BEFORE_CHARGE = re.compile(r"(?<=[A-Za-z)\]])\d+(?=[⁺⁻])", re.ASCII)
 # Translations of single characters.
 _TO_INDEX = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _TO_CHARGE = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
-_TO_PLAIN = {marked: plain for plain, marked in [*_TO_INDEX.items(), *_TO_CHARGE.items()]}
+_TO_PLAIN = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "01234567890123456789+-")
 
 
 def same_code(given: str, gold: str) -> bool:
@@ -98,14 +103,14 @@ def same_code(given: str, gold: str) -> bool:
     """
     code = code_of(given)
     gold_code = code_of(gold)
-    if code == gold_code:
-        return code != ""
-    same_characters = code.translate(_TO_PLAIN) == gold_code.translate(_TO_PLAIN)
+    if code.translate(_TO_PLAIN) != gold_code.translate(_TO_PLAIN):
+        return False
     # H2O is H₂O, but O²⁻ is not O₂⁻
-    return same_characters and all(
-        character == gold_character or character.isascii() or gold_character.isascii()
-        for character, gold_character in zip(code, gold_code, strict=True)
-    )
+    for character, gold_character in zip(code, gold_code, strict=True):
+        one_is_plain = character.isascii() or gold_character.isascii()
+        if character != gold_character and not one_is_plain:
+            return False
+    return code != ""
 
 
 def code_of(text: str) -> str:
