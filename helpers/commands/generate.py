@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from helpers import commands, environment
+from helpers import environment
 from helpers.data.files import Broken, file_rows
 from helpers.data.options import options_in, with_options
 from helpers.data.prompts import chat_prompt
 from helpers.data.questions import question_in
 from helpers.data.sources import check_columns, mapped_rows
+from helpers.parameters import read_value
 from helpers.presets import settle
 from helpers.results import llama_cpp
 from helpers.runs import Run
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--columns",
-        type=commands.read_value,
+        type=read_value,
         metavar="JSON",
         help='another name of the column, such as \'{"question": "problem"}\'',
     )

@@ -18,9 +18,12 @@ import pandas as pd
 import yaml
 from pydantic import BaseModel
 
-from helpers import commands, presets
-from helpers.commands.run import check_call, defaults, run_notebooks
+from helpers import presets
+from helpers.commands.checks import check_call
+from helpers.commands.notebooks import defaults
+from helpers.commands.run import run_notebooks
 from helpers.metrics.history import final_reward, read_metrics
+from helpers.parameters import read_value
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, runs_folder, show_in_runs
 from helpers.settings import SETTINGS
@@ -180,7 +183,7 @@ def runs_of(grid: Grid, another_machine: bool) -> list[SweepRun]:
         parameters = grid.fixed | point
         for name, value in parameters.items():
             if isinstance(value, str):
-                parameters[name] = commands.read_value(value)
+                parameters[name] = read_value(value)
 
         # 2. Name the point after its own parameters. A run name has room for 64 characters, for the
         # grid and the seed, too, so a long name gives way to a hash.

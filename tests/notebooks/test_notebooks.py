@@ -17,7 +17,7 @@ from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
 from helpers import PROJECT
-from helpers.commands.run import NOTEBOOKS, defaults
+from helpers.commands.notebooks import NOTEBOOKS, defaults
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
 from helpers.settings import OF_TRAINING, SETTINGS
