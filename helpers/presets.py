@@ -257,11 +257,8 @@ def settle(
     if isinstance(start, dict):
         # A manifest of an older version may lack settings, which get their defaults, and may have
         # some that no longer exist, which are left out.
-        recorded = {}
-        for setting in fields(Preset):
-            default = getattr(Preset, setting.name, None)
-            recorded[setting.name] = start.get(setting.name, default)
-        start = Preset(**recorded)
+        names = [setting.name for setting in fields(Preset)]
+        start = Preset(**{name: start[name] for name in names if name in start})
 
     # 2. what the parameters change
     for name in changes:

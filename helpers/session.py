@@ -12,7 +12,7 @@ from helpers.tags import TagFormat
 class Opened(NamedTuple):
     """What every notebook needs: the run folder, this machine, the settings and the tags."""
 
-    folder: Run
+    run: Run
     machine: Machine
     settings: Preset
     tags: TagFormat
@@ -42,9 +42,10 @@ def open_run(
     small, sees, changes: as for `settle`; the changes win over the parameters.
     """
     quiet()
-    folder = Run(parameters["run"])
+    run = Run(parameters["run"])
     if makes:
-        folder = folder.made_by(notebook)
+        run.made_by(notebook)
+
     # 1. Which settings do the parameters change? Globals may have other values later: when 03 opens
     # its run again, `model` is the policy. So only the parameters of 03 itself are read.
     changes = settings_in(parameters, OF_TRAINING if notebook == "03" else SETTINGS) | changes
@@ -52,15 +53,15 @@ def open_run(
     # 2. Where do the settings start? What the run has recorded also decides the tags.
     tags = parameters.get("tags") or "think/answer"
     if start in ("data", "training"):
-        recorded = folder.section(start)["settings"]
-        made = folder.section("data")
-        tags = made["tags"]
+        recorded = run.section(start)["settings"]
+        prepared = run.section("data")
+        tags = prepared["tags"]
         # The data's engine may be vLLM, which the backend Transformers does not have.
         if start == "training" and recorded.get("backend") != "transformers":
-            changes.setdefault("engine", made["settings"].get("engine"))
+            changes.setdefault("engine", prepared["settings"].get("engine"))
         start = recorded
 
     # 3. Settle the settings.
     machine = this_machine()
     settings = settle(start, machine if loads else None, small=small, sees=sees, **changes)
-    return Opened(folder, machine, settings, TagFormat.parse(tags))
+    return Opened(run, machine, settings, TagFormat.parse(tags))
