@@ -21,6 +21,7 @@ from helpers.settings import (
     did_you_mean,
     misfits,
     problems,
+    settings_in,
 )
 
 # --- The presets ---------------------------------------------------------------------------------
@@ -260,14 +261,14 @@ def settle(
         names = [setting.name for setting in fields(Preset)]
         start = Preset(**{name: start[name] for name in names if name in start})
 
-    # 2. what the parameters change
+    # 2. what the parameters change: those that are not None
     for name in changes:
         if name not in SETTINGS:
             raise ValueError(f"{name!r} is not a setting. {did_you_mean(name, SETTINGS)}".strip())
-    changes = _without_none(changes)
+    changes = settings_in(changes)
     if small and start.name == "pocket":
         if changes.get("model", small["model"]) == small["model"]:
-            changes = _without_none(small) | changes
+            changes = settings_in(small) | changes
         elif "learning_rate" not in changes:
             raise ValueError(
                 f"the learning rate of preset 'pocket' would ruin {changes['model']!r}: use "
@@ -286,11 +287,6 @@ def settle(
     allowed = misfits(start)
     _refuse([sentence for sentence in misfits(settings) if sentence not in allowed])
     return settings
-
-
-def _without_none(changes: dict) -> dict:
-    """Return the changes that change something: a value of None keeps a setting."""
-    return {name: value for name, value in changes.items() if value is not None}
 
 
 def changed(start: Preset, changes: dict) -> Preset:

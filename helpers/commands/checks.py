@@ -17,12 +17,11 @@ from helpers.rewards import own
 from helpers.rewards.controls import check_control
 from helpers.runs import LESSONS, MAKERS, Run, check_seed
 from helpers.settings import (
-    OF_TRAINING,
-    SETTINGS,
     check_early_stopping,
     check_report_to,
     check_sampling_seconds,
     did_you_mean,
+    settings_in,
 )
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory
@@ -89,7 +88,7 @@ def check_call(
     # 4. Check the settings.
     machine = this_machine()
     backend = "unsloth"
-    given = {key: value for key, value in parameters.items() if key in SETTINGS}
+    given = settings_in(parameters)
     if start:
         # Of the lessons' small models, only that of 00 is known outside its notebook.
         settings = presets.settle(
@@ -105,12 +104,10 @@ def check_call(
     else:
         # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
         # Types and ranges are the same for every preset.
-        given = {key: value for key, value in given.items() if value is not None}
         presets.changed(presets.PRESETS["pocket"], given)
 
     # 5. Check all other parameters, each by its own rule.
-    others = {name: value for name, value in parameters.items() if name not in OF_TRAINING}
-    check_parameters(others, backend)
+    check_parameters(parameters, backend)
 
 
 def check_names(numbers: list[str], parameters: dict) -> None:

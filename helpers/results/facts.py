@@ -16,6 +16,8 @@ from helpers.metrics.history import read_metrics
 from helpers.metrics.signals import Finding
 from helpers.runs import Run
 
+_REPORTS = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -49,14 +51,11 @@ def read_facts(run: Run) -> Facts:
 
     # 2. Leave out files that are older than their sources, and keep the reasons.
     outdated = {}
-    contents = {}
-    reports = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
-    for name in (*reports, "metrics.csv", "merged"):
-        reason = run.outdated(name)
-        if reason:
+    for name in (*_REPORTS, "metrics.csv", "merged"):
+        if reason := run.outdated(name):
             outdated[name] = reason
-        elif name in reports:
-            contents[name] = portable(run.read_object(name))
+    current = [name for name in _REPORTS if name not in outdated]
+    contents = {name: portable(run.read_object(name)) for name in current}
 
     # 3. Diagnose the training.
     findings = []
