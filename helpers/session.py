@@ -5,7 +5,7 @@ from typing import NamedTuple
 from helpers.environment import Machine, quiet, this_machine
 from helpers.presets import settle
 from helpers.runs import Run
-from helpers.settings import OF_TRAINING, SETTINGS, Preset, settings_in
+from helpers.settings import SETTINGS, Preset, settings_in, settings_of
 from helpers.tags import TagFormat
 
 
@@ -48,7 +48,7 @@ def open_run(
 
     # 1. Which settings do the parameters change? Globals may have other values later: when 03 opens
     # its run again, `model` is the policy. So only the parameters of 03 itself are read.
-    changes = settings_in(parameters, OF_TRAINING if notebook == "03" else SETTINGS) | changes
+    changes = settings_in(parameters, settings_of("03") if notebook == "03" else SETTINGS) | changes
 
     # 2. Where do the settings start? What the run has recorded also decides the tags.
     tags = parameters.get("tags") or "think/answer"

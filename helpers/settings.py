@@ -268,9 +268,6 @@ def settings_of(notebook: str) -> list[str]:
     return [name for name, setting in SETTINGS.items() if notebook in setting.metadata["of"]]
 
 
-OF_TRAINING = settings_of("03")
-
-
 def grpo_keywords(preset: Preset) -> dict:
     """Return the keywords of `GRPOConfig`: the settings that it receives, the keywords of the chat
     template, and a constant that Unsloth would otherwise fill in on a GPU.

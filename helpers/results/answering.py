@@ -99,8 +99,9 @@ class Measurement:
         levels = list(self.holdout["difficulty"]) if "difficulty" in self.holdout else None
         scores = {}
         for decoding, heat in (("sampled", temperature), ("greedy", 0.0)):
-            prompts = list(self.holdout["prompt"])
-            groups = ask(f"{name}-{decoding}", prompts=prompts, temperature=heat)
+            groups = ask(
+                f"{name}-{decoding}", prompts=list(self.holdout["prompt"]), temperature=heat
+            )
             texts = [text for (text,) in groups]
             self.written[name, decoding] = texts
             scores[decoding] = score(
@@ -121,9 +122,11 @@ class Measurement:
         # 2. Sample several completions per question.
         rows = self.holdout[:questions]
         if samples and len(rows):
-            prompts = list(rows["prompt"])
             groups = ask(
-                f"{name}-samples", prompts=prompts, samples=samples, temperature=temperature
+                f"{name}-samples",
+                prompts=list(rows["prompt"]),
+                samples=samples,
+                temperature=temperature,
             )
             self.written[name, "samples"] = groups
             answers = list(rows["answer"])
@@ -132,8 +135,7 @@ class Measurement:
         # 3. Ask the questions of another kind.
         rows = self.elsewhere
         if samples and len(rows):
-            prompts = list(rows["prompt"])
-            groups = ask(f"{name}-other", prompts=prompts, temperature=temperature)
+            groups = ask(f"{name}-other", prompts=list(rows["prompt"]), temperature=temperature)
             texts = [text for (text,) in groups]
             self.written[name, "other"] = texts
             # without `judge`, which may need columns that only the run's own rows have

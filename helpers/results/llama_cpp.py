@@ -224,8 +224,9 @@ def answers(
     # 3. End the answers at a stop text, as the samplers of training do.
     if stop_of(tokenizer):
         written = [encode(tokenizer, text) for text in found["texts"]]
-        ended = [tokenizer.decode(ids[: length_to_stop(tokenizer, ids)]) for ids in written]
-        found["texts"] = ended
+        found["texts"] = [
+            tokenizer.decode(ids[: length_to_stop(tokenizer, ids)]) for ids in written
+        ]
     return found
 
 
