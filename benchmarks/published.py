@@ -19,7 +19,8 @@ from pathlib import Path
 import yaml
 
 from helpers import PROJECT, presets
-from helpers.commands.run import defaults, execute
+from helpers.commands.notebooks import defaults
+from helpers.commands.run import execute
 from helpers.environment import Machine, this_machine
 from helpers.families import dense
 from helpers.runs import Run

@@ -17,6 +17,7 @@ The quickstart and the lessons, notebooks 00 and 06 to 11, take from all stages.
 stand directly in `helpers/` serve every stage:
 
 - `environment`: this machine. `runs`: the run folder. `session`: how a notebook begins.
+- `parameters`: of notebooks, on a command line.
 - `settings`: each setting and what it may be. `presets`: their values for each card.
 - `families`: the families of models. `smollm2`: a model from PyPI. `templates`: of a chat.
 - `tags`: the tags of a completion. `own_code`: a user's code. `processes`: that train together.

@@ -262,13 +262,8 @@ _QUIETLY = ("--quiet", "--disable-pip-version-check")
 def pins() -> dict[str, str]:
     """Return the pins of requirements.txt as package -> version; empty outside a checkout."""
     path = PROJECT / "requirements.txt"
-    if not path.is_file():
-        return {}
-    found = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if match := _PIN.match(line):
-            found[match[1]] = match[2]
-    return found
+    listed = _listed(path) if path.is_file() else {}
+    return {name: _PIN.match(line)[2] for name, line in listed.items()}
 
 
 def _listed(path: Path) -> dict[str, str]:

@@ -9,11 +9,20 @@ before it starts a notebook, and the notebook settles again: nothing has been lo
 
 import math
 import re
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 
 from helpers import PROJECT, families, processes, smollm2
 from helpers.environment import Machine, gpu_obstacle, this_machine, vllm_obstacle
-from helpers.settings import POCKET_MODEL, SETTINGS, Preset, did_you_mean, misfits, problems
+from helpers.settings import (
+    GENERATED,
+    POCKET_MODEL,
+    SETTINGS,
+    Preset,
+    did_you_mean,
+    misfits,
+    problems,
+    settings_in,
+)
 
 # --- The presets ---------------------------------------------------------------------------------
 
@@ -239,50 +248,33 @@ def settle(
     # 1. where the settings start
     if start == "auto":
         start = pick(machine or this_machine())
-    if isinstance(start, str | None):
+    if not isinstance(start, dict | Preset):
         if start not in PRESETS:
             raise ValueError(
                 f"preset {start!r} is not known. Known: auto, {', '.join(PRESETS)}. "
                 "`python -m helpers doctor` says which one fits this machine."
             )
         start = PRESETS[start]
-    values = asdict(start) if isinstance(start, Preset) else start
-    # A manifest of an older version may lack settings, which get their defaults, and may have some
-    # that no longer exist, which are left out.
-    recorded = {}
-    for setting in fields(Preset):
-        default = getattr(Preset, setting.name, None)
-        recorded[setting.name] = values.get(setting.name, default)
+    if isinstance(start, dict):
+        # A manifest of an older version may lack settings, which get their defaults, and may have
+        # some that no longer exist, which are left out.
+        names = [setting.name for setting in fields(Preset)]
+        start = Preset(**{name: start[name] for name in names if name in start})
 
-    # 2. what the parameters change
+    # 2. what the parameters change: those that are not None
     for name in changes:
         if name not in SETTINGS:
             raise ValueError(f"{name!r} is not a setting. {did_you_mean(name, SETTINGS)}".strip())
-    changes = _without_none(changes)
-    if small and recorded["name"] == "pocket":
-        if changes.get("model") in (None, small["model"]):
-            changes = _without_none(small) | changes
+    changes = settings_in(changes)
+    if small and start.name == "pocket":
+        if changes.get("model", small["model"]) == small["model"]:
+            changes = settings_in(small) | changes
         elif "learning_rate" not in changes:
             raise ValueError(
                 f"the learning rate of preset 'pocket' would ruin {changes['model']!r}: use "
                 "preset='auto' on a GPU, or give a rate"
             )
-    # A preset's number of rows and its examples belong to its generated source; drop them for a
-    # file or a data set.
-    source = str(changes.get("source", "arithmetic/"))
-    if not source.startswith(("arithmetic/", "pictures/", "reasoning-gym/")):
-        changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
-    if changes.get("backend") == "transformers":
-        changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
-    for name, value in changes.items():
-        # In YAML, and so for papermill, 3e-4 is a text.
-        is_number = re.fullmatch(r"-?[\d.]*\de[-+]?\d+", str(value))
-        if SETTINGS[name].type is float and is_number:
-            changes[name] = float(value)
-    if isinstance(changes.get("stop"), str):
-        changes["stop"] = [changes["stop"]]
-    settings = Preset(**recorded | changes)
-    _refuse(problems(settings))
+    settings = changed(start, changes)
 
     # 3. this process's share of a step
     settings = _share(settings, processes.count(), changes)
@@ -292,14 +284,36 @@ def settle(
         settings = _fit(settings, machine, sees, changes)
 
     # 5. which values go together; a run that recorded a misfit did run, by the rules of its time
-    allowed = misfits(Preset(**recorded))
+    allowed = misfits(start)
     _refuse([sentence for sentence in misfits(settings) if sentence not in allowed])
     return settings
 
 
-def _without_none(changes: dict) -> dict:
-    """Return the changes that change something: a value of None keeps a setting."""
-    return {name: value for name, value in changes.items() if value is not None}
+def changed(start: Preset, changes: dict) -> Preset:
+    """Return the settings with these changes, none of which is None. Raise ValueError for each
+    value of a wrong type or out of its range; whether the values go together is not checked.
+    """
+    # 1. A change can take another setting with it. A preset's numbers of rows and its examples
+    # belong to its generated source, not to a file or a data set; and only Unsloth starts vLLM.
+    values = {}
+    if "source" in changes and not str(changes["source"]).startswith(GENERATED):
+        values = {"train_size": None, "holdout_size": None, "examples": None}
+    if changes.get("backend") == "transformers":
+        values["engine"] = "transformers"
+
+    # 2. Read texts: in YAML, and so for papermill, 3e-4 is one.
+    for name, value in changes.items():
+        is_number = re.fullmatch(r"-?[\d.]*\de[-+]?\d+", str(value))
+        if SETTINGS[name].type is float and is_number:
+            value = float(value)
+        if name == "stop" and isinstance(value, str):
+            value = [value]
+        values[name] = value
+
+    # 3. Check each value by itself.
+    settings = replace(start, **values)
+    _refuse(problems(settings))
+    return settings
 
 
 def _refuse(sentences: list[str]) -> None:

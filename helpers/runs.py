@@ -83,8 +83,12 @@ PARTS = {
     "merge": Part(notebooks=("05", "10", "11"), made_from="training", files=("merged",)),
 }
 FILES = {file: section for section, part in PARTS.items() for file in part.files}
+# The notebooks that `python -m helpers run` executes by default, all in one run.
+PIPELINE = ("01", "02", "03", "04", "05")
 # The notebooks that prepare their own data and train on it, each in its own run.
 LESSONS = PARTS["data"].notebooks[1:]
+# The notebooks that write the data or the training of a run.
+MAKERS = ("01", "03", *LESSONS)
 
 
 def runs_folder() -> Path:

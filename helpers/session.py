@@ -5,14 +5,14 @@ from typing import NamedTuple
 from helpers.environment import Machine, quiet, this_machine
 from helpers.presets import settle
 from helpers.runs import Run
-from helpers.settings import OF_TRAINING, SETTINGS, Preset, settings_in
+from helpers.settings import SETTINGS, Preset, settings_in, settings_of
 from helpers.tags import TagFormat
 
 
 class Opened(NamedTuple):
     """What every notebook needs: the run folder, this machine, the settings and the tags."""
 
-    folder: Run
+    run: Run
     machine: Machine
     settings: Preset
     tags: TagFormat
@@ -42,25 +42,26 @@ def open_run(
     small, sees, changes: as for `settle`; the changes win over the parameters.
     """
     quiet()
-    folder = Run(parameters["run"])
+    run = Run(parameters["run"])
     if makes:
-        folder = folder.made_by(notebook)
+        run.made_by(notebook)
+
     # 1. Which settings do the parameters change? Globals may have other values later: when 03 opens
     # its run again, `model` is the policy. So only the parameters of 03 itself are read.
-    changes = settings_in(parameters, OF_TRAINING if notebook == "03" else SETTINGS) | changes
+    changes = settings_in(parameters, settings_of("03") if notebook == "03" else SETTINGS) | changes
 
     # 2. Where do the settings start? What the run has recorded also decides the tags.
     tags = parameters.get("tags") or "think/answer"
     if start in ("data", "training"):
-        recorded = folder.section(start)["settings"]
-        made = folder.section("data")
-        tags = made["tags"]
+        recorded = run.section(start)["settings"]
+        prepared = run.section("data")
+        tags = prepared["tags"]
         # The data's engine may be vLLM, which the backend Transformers does not have.
         if start == "training" and recorded.get("backend") != "transformers":
-            changes.setdefault("engine", made["settings"].get("engine"))
+            changes.setdefault("engine", prepared["settings"].get("engine"))
         start = recorded
 
     # 3. Settle the settings.
     machine = this_machine()
     settings = settle(start, machine if loads else None, small=small, sees=sees, **changes)
-    return Opened(folder, machine, settings, TagFormat.parse(tags))
+    return Opened(run, machine, settings, TagFormat.parse(tags))

@@ -30,6 +30,8 @@ EMBEDDED = {
 }
 # Models stored by name, because their folder differs between machines.
 NAMED = (*EMBEDDED, smollm2.NAME)
+# How the names of sources begin whose questions are generated here.
+GENERATED = ("arithmetic/", "pictures/", "reasoning-gym/")
 
 # --- The settings ---------------------------------------------------------------------------------
 
@@ -43,7 +45,7 @@ def _setting(
     does: str,
     *,
     to: str = "GRPOConfig",
-    of: tuple[str, ...] = ("03",),
+    of: tuple[str, ...] = ("00", "03"),
     spelt: bool = False,
 ) -> Any:
     """Declare a setting.
@@ -52,7 +54,7 @@ def _setting(
     does: its effect, for docs/settings.md.
     to: the call that receives it as a keyword of the same name; `call.keyword` if the names differ;
         "" if no call receives the plain value.
-    of: which of the notebooks 01, 03 and 11 have it as a parameter.
+    of: which of the notebooks 00, 01, 03 and 11 have it as a parameter.
     spelt: whether notebook 03 writes the setting out; `unspelt_keywords` passes the others.
     """
     facts = {"may_be": may_be, "does": does, "to": to, "of": of, "spelt": spelt}
@@ -60,9 +62,9 @@ def _setting(
 
 
 # Three abbreviations for the table below.
-_of_01 = partial(_setting, of=("01",))  # only notebook 01 has it as a parameter
-_unpassed = partial(_setting, to="", of=("01",))  # no call receives the plain value, either
-_both = ("01", "03")
+_of_01 = partial(_setting, of=("00", "01"))  # notebook 03 does not have it as a parameter
+_unpassed = partial(_setting, to="", of=("00", "01"))  # no call receives the plain value, either
+_both = ("00", "01", "03")
 _MODEL = "unsloth/Qwen3-4B-Instruct-2507"
 _LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
 # Transformers' schedules that need no further argument
@@ -111,7 +113,7 @@ class Preset:
         "whether the model thinks first, if its chat template offers this; None: its default")
     load_in_4bit: bool = _of_01(True, _ANY, to="from_pretrained", spelt=True, does=
         "quantise the frozen weights to 4 bits")
-    backend: str = _unpassed("unsloth", ["unsloth", "transformers"], of=_both, does=
+    backend: str = _unpassed("unsloth", ["unsloth", "transformers"], of=("01", "03"), does=
         "the training library; transformers: Transformers, PEFT and TRL (on a CPU, Unsloth is "
         "still imported, for a patch)")
     engine: str = _unpassed("auto", ["auto", "transformers", "vllm"], of=_both, does=
@@ -259,8 +261,11 @@ class Preset:
 
 # The settings that a parameter can change, by name; `metadata` holds the arguments of `_setting`.
 SETTINGS = {each.name: each for each in fields(Preset) if each.metadata}
-# The parameters of notebook 03.
-OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata["of"]]
+
+
+def settings_of(notebook: str) -> list[str]:
+    """Return the names of the settings that a notebook, such as "03", has as parameters."""
+    return [name for name, setting in SETTINGS.items() if notebook in setting.metadata["of"]]
 
 
 def grpo_keywords(preset: Preset) -> dict:

@@ -23,7 +23,7 @@ ALONE = {
     "laboratory": {"judging", "data", "rewards", "agents", "tags", "runs", "figures"},
 }
 COMMON = [
-    *("environment", "own_code", "tags", "figures", "runs"),
+    *("environment", "own_code", "tags", "figures", "runs", "parameters"),
     *("templates", "smollm2", "processes", "families", "settings", "presets", "session"),
 ]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))

@@ -37,8 +37,9 @@ def test_the_module_is_a_program_whose_exit_code_is_the_commands(python):
 
 def test_without_the_packages_a_command_says_how_to_install_them(cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "papermill", None)
-    monkeypatch.delitem(sys.modules, "helpers.commands.run", raising=False)
-    monkeypatch.delattr("helpers.commands.run", raising=False)
+    for module in ("helpers.commands.notebooks", "helpers.commands.run"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.delattr(module, raising=False)
     code, _, err = cli("run")
     assert code == 2 and "papermill is not installed" in err and "-m helpers install" in err
 

@@ -10,7 +10,7 @@ from transformers import get_scheduler
 from helpers import PROJECT, presets
 from helpers.environment import Machine
 from helpers.presets import PRESETS, pick, settle
-from helpers.settings import OF_TRAINING, SETTINGS, Preset, grpo_keywords, settings_in
+from helpers.settings import SETTINGS, Preset, grpo_keywords, settings_in, settings_of
 from helpers.templates import template_options
 from tools.settings import table
 
@@ -219,7 +219,7 @@ def test_settings_in_finds_a_notebooks_parameters():
     names = {"max_steps": 5, "beta": None, "engine": "auto", "load_in_4bit": False, "seed": 1}
     assert settings_in(names) == {"max_steps": 5, "engine": "auto", "load_in_4bit": False}
     loaded = names | {"model": object()}  # a variable of a later cell in 03
-    assert settings_in(loaded, OF_TRAINING) == {"max_steps": 5, "engine": "auto"}
+    assert settings_in(loaded, settings_of("03")) == {"max_steps": 5, "engine": "auto"}
     with pytest.raises(ValueError, match=r"model=<object.*is not of type str"):
         settle(POCKET, **settings_in(loaded))
 

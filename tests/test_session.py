@@ -25,7 +25,7 @@ def test_a_preset_is_changed_by_the_parameters_and_these_by_the_call(machine):
     names |= {"tags": "reasoning/answer"}
     opened = open_run(names, "00", "pocket", max_steps=4)
     assert opened.settings == replace(POCKET, beta=0.25, max_steps=4)
-    assert opened.folder.notebook == "00" and opened.tags.spec == "reasoning/answer"
+    assert opened.run.notebook == "00" and opened.tags.spec == "reasoning/answer"
 
 
 def test_a_run_goes_on_with_what_it_has_recorded(recorded):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helpers import commands, environment, presets
+from helpers.parameters import absolute, read_parameters
 from helpers.training import memory
 
 
@@ -30,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(parsed: argparse.Namespace) -> int:
     """Describe the machine, and print every problem with its remedy; return 1 if there is one."""
-    settings = commands.parameters(parsed.parameters)
+    settings = read_parameters(parsed.parameters)
     if parsed.model is not None:
-        settings["model"] = commands.absolute(parsed.model)
+        settings["model"] = absolute(parsed.model)
     name = settings.pop("preset", parsed.preset)
     machine = environment.this_machine()
     preset = presets.settle(name, **settings)

@@ -5,7 +5,6 @@ won and lost with McNemar's test. A model is any folder that Transformers loads.
 """
 
 import argparse
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -112,7 +111,7 @@ def main(parsed: argparse.Namespace) -> int:
             asked,
             judge=judge,
             rows=rows,
-            count_tokens=partial(_count_tokens, tokenizer),
+            count_tokens=lambda text, tokenizer=tokenizer: len(tokenizer(text)["input_ids"]),
         )
         # In evaluation.json, an entry measures sampled completions, and its `greedy` the greedy
         # ones. Here both are the same, and temperature 0 leaves the table's sampled accuracy empty.
@@ -123,10 +122,6 @@ def main(parsed: argparse.Namespace) -> int:
         comparison = compare_outcomes(*correct.values(), tuple(correct))
         print(*comparison_lines(comparison), sep="\n")
     return 0
-
-
-def _count_tokens(tokenizer, text: str) -> int:
-    return len(tokenizer(text)["input_ids"])
 
 
 def _completions(folder: str, tokenizer, prompts: list, tokens: int) -> tuple[list[str], int]:

@@ -10,14 +10,16 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from helpers import commands, environment
+from helpers import environment
 from helpers.data.files import Broken, file_rows
 from helpers.data.options import options_in, with_options
 from helpers.data.prompts import chat_prompt
 from helpers.data.questions import question_in
 from helpers.data.sources import check_columns, mapped_rows
+from helpers.parameters import read_value
 from helpers.presets import settle
 from helpers.results import llama_cpp
 from helpers.runs import Run
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--columns",
-        type=commands.read_value,
+        type=read_value,
         metavar="JSON",
         help='another name of the column, such as \'{"question": "problem"}\'',
     )
@@ -99,8 +101,9 @@ def main(parsed: argparse.Namespace) -> int:
         print(f"{parsed.output} already holds the answers")
         return 0
 
-    # 3. Load the merged model. Only the backend Unsloth can use vLLM; the model is the same with
-    # both. vLLM's context is fixed when the engine starts, so it must hold the longest question.
+    # 3. Make the prompts, and load the merged model. Only the backend Unsloth can use vLLM; the
+    # model is the same with both. vLLM's context is fixed when the engine starts, so it must hold
+    # the longest prompt and its completion.
     from transformers import AutoTokenizer
 
     from helpers.training.stops import set_stop
@@ -111,7 +114,9 @@ def main(parsed: argparse.Namespace) -> int:
     tokenizer = AutoTokenizer.from_pretrained(settings.model)
     set_thinking(tokenizer, settings.thinking)
     set_stop(tokenizer, settings.stop)
-    prompts, context = prompts_of(run, rows, tokenizer, settings)
+    prompts = prompts_of(run, rows, tokenizer, settings)
+    longest = max((length(tokenizer, prompt) for prompt in prompts if prompt), default=0)
+    context = max(settings.context, longest + settings.max_completion_length)
     settings = replace(settings, max_seq_length=context)
     complete = load_model(run, settings, tokenizer, gguf=parsed.gguf)
 
@@ -178,10 +183,8 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
     for number, row in enumerate(file_rows(source, mapping["question"]), 1):
         if isinstance(row, Broken):
             raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
-        for name, value in row.items():
-            if value != value:  # NaN, a missing value, is unequal to itself
-                row[name] = None  # null in JSON
-        rows.append(row)
+        # a missing value is NaN, which is unequal to itself, and becomes null in JSON
+        rows.append({name: None if value != value else value for name, value in row.items()})
 
     questions = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
@@ -215,8 +218,7 @@ def count_answered(target: Path, model: str, rows: list[dict]) -> int:
     lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]  # the last line may have been cut off
     try:
-        answers = [json.loads(line) for line in whole]
-        answered = [(answer["question"], answer["model"]) for answer in answers]
+        answered = [(line["question"], line["model"]) for line in map(json.loads, whole)]
     except (ValueError, LookupError, TypeError):
         answered = None
     asked = [(row["question"], model) for row in rows[: len(whole)]]
@@ -232,20 +234,14 @@ def count_answered(target: Path, model: str, rows: list[dict]) -> int:
     return len(whole)
 
 
-def prompts_of(
-    run: Run, rows: list[dict], tokenizer, settings: Preset
-) -> tuple[list[list[dict] | None], int]:
-    """Return a prompt for each row, and the length in tokens of a context that holds the longest of
-    them and its completion.
-
-    A prompt is built as in training. It is None for a question that is blank or too long for the
-    model; of the latter, a note is printed.
+def prompts_of(run: Run, rows: list[dict], tokenizer, settings: Preset) -> list[list[dict] | None]:
+    """Return a prompt for each row, built as in training. It is None for a question that is blank
+    or too long for the model; of the latter, a note is printed.
     """
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(settings.model).get_text_config()
     room = config.max_position_embeddings - settings.max_completion_length
-    longest = settings.context - settings.max_completion_length
     report = run.read_object("data_report.json")
     examples = report.get("examples", ())
     prompts = []
@@ -258,11 +254,9 @@ def prompts_of(
                 f"model has room for {room:,}: {on_one_line(shorten(row['question'], 60))}",
                 file=sys.stderr,
             )
-        else:
-            longest = max(longest, size)
         is_blank = not row["question"].strip()
         prompts.append(None if is_blank or size > room else prompt)
-    return prompts, longest + settings.max_completion_length
+    return prompts
 
 
 def load_model(
@@ -278,15 +272,11 @@ def load_model(
         merged_at = (run.folder / "merged" / "config.json").stat().st_mtime
         if not in_gguf.exists() or in_gguf.stat().st_mtime < merged_at:
             llama_cpp.write(run, settings, gguf)
-        return lambda prompts: llama_cpp.answers(in_gguf, tokenizer, prompts, tokens)[0]
+        return lambda prompts: llama_cpp.answers(in_gguf, tokenizer, prompts, tokens)["texts"]
 
     if settings.engine == "vllm":
         model, _ = policy.load(settings)
     else:
         model = policy.load_as_stored(settings.model)
-    greedy = {"max_new_tokens": tokens, "temperature": 0.0}
-
-    def complete(prompts: list) -> list[str]:
-        return [text for (text,) in sampling.sample(model, tokenizer, prompts, **greedy)]
-
-    return complete
+    sample = partial(sampling.sample, model, tokenizer, max_new_tokens=tokens, temperature=0.0)
+    return lambda prompts: [text for (text,) in sample(prompts)]

@@ -1,9 +1,8 @@
 """`python -m helpers run`: execute notebooks through papermill, into `runs/NAME/`.
 
-`run_notebooks` reads the command, `execute` executes the notebooks of one run in order, and
-`run_notebook` executes one. Whatever can be refused is refused before the first notebook starts
-(`check_call`): papermill would only warn. While a notebook runs, its progress is printed (see
-`engine`).
+`run_notebooks` reads the command and groups the notebooks by run, and `execute` executes those of
+one run in order. Whatever can be refused is refused before the first notebook starts (`checks.py`).
+While a notebook runs, its progress is printed (`engine.py`).
 """
 
 import argparse
@@ -13,45 +12,13 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
-import papermill
-from nbclient.exceptions import DeadKernelError
-from papermill.exceptions import PapermillExecutionError
-from papermill.iorw import load_notebook_node
-from papermill.translators import PythonTranslator
-
-from helpers import PROJECT, commands, presets
-from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
-from helpers.data.prompts import example_turns
-from helpers.data.sources import check_columns, check_source
-from helpers.data.tasks import check_model
-from helpers.environment import this_machine
-from helpers.judging.answers import check_kind
-from helpers.rewards import own
-from helpers.rewards.controls import check_control
-from helpers.runs import GIVEN, LESSONS, PARTS, TRAINING_LOCK, Run, check_seed, lock
-from helpers.settings import (
-    OF_TRAINING,
-    SETTINGS,
-    check_early_stopping,
-    check_report_to,
-    check_sampling_seconds,
-    did_you_mean,
-    problems,
-)
-from helpers.tags import THINK_ANSWER, TagFormat, escaped
-from helpers.training import memory
-
-PIPELINE = ("01", "02", "03", "04", "05")
-NOTEBOOKS = PROJECT / "notebooks"
-_MAKERS = ("01", "03", *LESSONS)  # write the data or the training of a run
-_LOADERS = ("00", "02", "03", "05")  # load a model, as every lesson does
-_EVALUATION = "05"
-# The kernel of this interpreter. A notebook may name another one, from the editor that saved it.
-KERNEL = {"kernel_name": "python3", "language": "python"}
+from helpers import commands, presets
+from helpers.commands.checks import check_call, check_names
+from helpers.commands.notebooks import defaults, notebook_paths, parameters_of, run_notebook
+from helpers.parameters import read_parameters
+from helpers.runs import GIVEN, LESSONS, MAKERS, PARTS, PIPELINE, TRAINING_LOCK, Run, lock
+from helpers.settings import SETTINGS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +87,7 @@ def run_notebooks(
     once: if the last command of a run was the same, execute only the notebooks it did not finish.
     """
     numbers = list(PIPELINE) if only is None else commands.notebook_numbers(only)
-    values = commands.parameters(parameters)
+    values = read_parameters(parameters)
     if preset is not None:
         values["preset"] = preset
     check_names(numbers, values)
@@ -188,7 +155,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
         # 1. Refuse a run that a kernel in Jupyter is training.
-        if set(numbers) & set(_MAKERS):
+        if set(numbers) & set(MAKERS):
             with lock(run.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
 
@@ -215,7 +182,8 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
-        # 4. Execute one notebook after the other, and record each that is done.
+        # 4. Execute one notebook after the other, and record each that is done. Its kernel cannot
+        # tell a parameter that was given from its default; GIVEN tells it, for the manifest.
         again = f"`python -m helpers run --run {name} --resume`"
         began = time.monotonic()
         for number in numbers:
@@ -258,246 +226,11 @@ def end_like_ctrl_c() -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-# --- The notebooks and their parameters -----------------------------------------------------------
-
-
-def notebook_paths() -> dict[str, Path]:
-    """Return the path of every notebook by its number."""
-    return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
-
-
-@lru_cache  # reads each notebook once
-def _shown_parameters(path: str) -> dict[str, str]:
-    """Return the parameters that a notebook's cell shows, by name, with their default values as
-    Python code. A notebook without such a cell shows none.
-    """
-    for cell in load_notebook_node(path).cells:
-        if "parameters" in cell.metadata.tags:
-            return {shown.name: shown.default for shown in PythonTranslator.inspect(cell)}
-    return {}
-
-
-def defaults(numbers: list[str]) -> dict[str, object]:
-    """Return the parameters of these notebooks with their default values. If two notebooks have one
-    parameter, the value of the later one counts, unless it is None.
-
-    Raise ValueError for a number that no notebook has.
-    """
-    paths = notebook_paths()
-    values = {}
-    for number in numbers:
-        if number not in paths:
-            raise ValueError(f"there is no notebook {number}. There are: {', '.join(paths)}.")
-        # A notebook takes its settings also if its cell does not show them: that of 03 shows few.
-        # 00 prepares and trains, so it takes those of both, but always through Unsloth.
-        parts = {"01", "03"} if number == "00" else {number}
-        taken = {}
-        for name, setting in SETTINGS.items():
-            if parts & set(setting.metadata["of"]):
-                taken[name] = None
-        if number == "00":
-            del taken["backend"]
-        for name, code in _shown_parameters(str(paths[number])).items():
-            taken[name] = commands.read_value(code)
-        for name, default in taken.items():
-            if default is not None or name not in values:
-                values[name] = default
-    return values
-
-
-def parameters_of(numbers: list[str], parameters: dict) -> dict:
-    """Return the given parameters that these notebooks have."""
-    known = defaults(numbers)
-    return {name: value for name, value in parameters.items() if name in known}
-
-
-# --- What is refused ------------------------------------------------------------------------------
-
-
-def check_names(numbers: list[str], parameters: dict) -> None:
-    """Raise ValueError for a parameter that none of these notebooks has.
-
-    The message names the notebooks that have it, or a parameter of a similar name.
-    """
-    known = defaults(numbers)
-    for name in parameters:
-        if name in known:
-            continue
-        takers = [number for number in notebook_paths() if name in defaults([number])]
-        if name == "preset":
-            raise ValueError(
-                f"--preset is for notebooks {', '.join(takers)}. The others continue with the "
-                "run's settings, so omit it."
-            )
-        if takers:
-            hint = f"It is a parameter of {', '.join(takers)}. "
-        else:
-            hint = did_you_mean(name, defaults(list(notebook_paths())))
-        if not hint:  # dozens of names help only somebody who is not near any of them
-            hint = f"Their parameters: {', '.join(sorted(known.keys() - {'run'}))}."
-        raise ValueError(f"no chosen notebook has a parameter {name!r}. {hint.strip()}")
-
-
-def check_call(
-    name: str, numbers: list[str], parameters: dict, another_machine: bool = False
-) -> None:
-    """Raise ValueError or OSError if these notebooks cannot run with these parameters; change
-    nothing.
-
-    another_machine: whether they will run on another machine; then this machine's GPU and memory do
-        not matter.
-    """
-    check_names(numbers, parameters)
-
-    # 1. A run holds one training, and belongs to the notebooks that made it.
-    run = Run(name)
-    makers = [number for number in numbers if number in _MAKERS]
-    if len(makers) > 1 and makers != ["01", "03"]:
-        raise ValueError(
-            f"notebooks {', '.join(numbers)} would overwrite one another's run. Give each lesson "
-            "its own --run, or none."
-        )
-    if makers:
-        run.made_by(makers[0])
-    if _EVALUATION in numbers:
-        run.check_evaluable()
-
-    # 2. Find where the settings start: from a preset, or from what the data was prepared with.
-    lessons = set(LESSONS) & set(numbers)
-    start = parameters.get("preset", defaults(numbers).get("preset"))
-    if start is None and not lessons:
-        start = run.manifest.get("data", {}).get("settings")
-
-    # 3. Only notebooks that load a model need a machine for it; 02 may read completions instead.
-    loading = set(_LOADERS) & set(numbers)
-    if "completions" in parameters:
-        loading.discard("02")
-    loads = bool(loading | lessons) and not another_machine
-
-    # 4. Check the settings.
-    machine = this_machine()
-    backend = "unsloth"
-    given = {key: value for key, value in parameters.items() if key in SETTINGS}
-    if start:
-        # Of the lessons' small models, only that of 00 is known outside its notebook.
-        settings = presets.settle(
-            start,
-            machine if loads else None,
-            small={"model": "pocket"} if "00" in numbers else None,
-            sees="11" in numbers,
-            **given,
-        )
-        backend = settings.backend
-        if loads and loading:
-            memory.check(settings, machine)
-    else:
-        # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
-        # Types and ranges are the same for every preset.
-        given = {key: value for key, value in given.items() if value is not None}
-        if sentences := problems(replace(presets.PRESETS["pocket"], **given)):
-            raise ValueError("these settings cannot run: " + " ".join(sentences))
-
-    # 5. Check all other parameters, each by its own rule.
-    others = {name: value for name, value in parameters.items() if name not in OF_TRAINING}
-    check_parameters(others, backend)
-
-
-def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
-    """Raise ValueError or OSError for a parameter that its notebook would refuse, without loading a
-    model: a misspelt word must not end a run of hours in its last notebook.
-
-    parameters: by name; a value of None is not checked. Settings of a preset are checked by
-    `presets.settle`. Parameters that a notebook checks within seconds, such as
-    10's `environment`, are left to it.
-    backend: the library that trains, "unsloth" or "transformers".
-    """
-    parameters = {name: value for name, value in parameters.items() if value is not None}
-    for name, value in parameters.items():
-        if name in _RULES:
-            _RULES[name](value)
-        if name in _COUNTS and (type(value) is not int or value < 1):
-            raise ValueError(
-                f"{name}={value!r} is not a number of completions or questions: give an integer of "
-                "at least 1."
-            )
-    if "source" in parameters:
-        check_source(parameters["source"], parameters.get("columns"))
-    wishes = {key: parameters[key] for key in ("merge", "gguf", "push_to_hub") if key in parameters}
-    if wishes:
-        from helpers.results.merging import check_merge  # takes seconds
-
-        check_merge(backend, this_machine(), **wishes)
-
-
-# Each function raises for a bad value of its parameter.
-_RULES = {
-    "seed": check_seed,
-    "sampling_seconds": check_sampling_seconds,
-    "early_stopping": check_early_stopping,
-    "report_to": check_report_to,
-    "tags": TagFormat.parse,
-    "kind": check_kind,
-    "control": check_control,
-    "other_source": check_source,
-    "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
-    "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
-    "columns": check_columns,
-    "examples": example_turns,
-    "warm_start": example_turns,
-    "model": check_model,
-    "cases": os.stat,  # a FileNotFoundError names the file
-    "completions": os.stat,
-}
-_COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}
-
-
-# --- One notebook, by papermill -------------------------------------------------------------------
-
-
-def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
-    """Execute one notebook, saving the executed copy after each cell; return whether it succeeded.
-
-    A failed cell or a dead kernel is reported on standard error.
-    """
-    copy = run.path(f"notebooks/{path.name}")
-    began = time.monotonic()
-    logging.getLogger("papermill").setLevel(logging.ERROR)
-    print(f"{path.stem} …", flush=True)
-    try:
-        papermill.execute_notebook(
-            str(path),
-            str(copy),
-            parameters,
-            engine_name="helpers",
-            # disable=None shows the bar only on a terminal
-            progress_bar={"desc": path.stem, "leave": False, "disable": None},
-            cwd=str(path.parent),
-            **KERNEL,
-        )
-    except PapermillExecutionError as error:
-        print(
-            f"\n{path.name}, In [{error.exec_count}]: {error.ename}: {escaped(error.evalue)}\n"
-            f"The whole traceback is in {run.show(f'notebooks/{path.name}')}. Files saved before "
-            "are unchanged.",
-            file=sys.stderr,
-        )
-        return False
-    except DeadKernelError:
-        print(
-            f"\n{path.name}: the kernel died, usually because memory ran out. Try smaller "
-            "settings.",
-            file=sys.stderr,
-        )
-        return False
-    print(f"{path.stem:<28}done  {time.monotonic() - began:5.1f} s", flush=True)
-    return True
-
-
 def _print_result(run: Run, numbers: list[str]) -> None:
     """Print the accuracies if one of these notebooks measured them, the folder of the run, and a
     note about each file that an earlier training or earlier data left behind.
     """
-    if run.evaluation and {_EVALUATION, *LESSONS} & set(numbers):
+    if run.evaluation and {"05", *LESSONS} & set(numbers):
         from helpers.results.tables import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))

@@ -18,12 +18,15 @@ import pandas as pd
 import yaml
 from pydantic import BaseModel
 
-from helpers import commands, presets
-from helpers.commands.run import check_call, defaults, run_notebooks
+from helpers import presets
+from helpers.commands.checks import check_call
+from helpers.commands.notebooks import defaults
+from helpers.commands.run import run_notebooks
 from helpers.metrics.history import final_reward, read_metrics
+from helpers.parameters import read_value
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, runs_folder, show_in_runs
-from helpers.settings import SETTINGS
+from helpers.settings import settings_in
 
 MEASURES = ("accuracy", "final_reward", "kl", "training_seconds")
 
@@ -177,10 +180,10 @@ def runs_of(grid: Grid, another_machine: bool) -> list[SweepRun]:
     sweep_runs = {}
     for point in grid.points:
         # 1. Read texts as `run -p` does: YAML takes 1e-3 for a text, and it is a number here.
-        parameters = grid.fixed | point
-        for name, value in parameters.items():
-            if isinstance(value, str):
-                parameters[name] = commands.read_value(value)
+        parameters = {
+            name: read_value(value) if isinstance(value, str) else value
+            for name, value in (grid.fixed | point).items()
+        }
 
         # 2. Name the point after its own parameters. A run name has room for 64 characters, for the
         # grid and the seed, too, so a long name gives way to a hash.
@@ -213,8 +216,7 @@ def values_of(numbers: list[str], parameters: dict) -> dict:
     the preset.
     """
     values = defaults(numbers) | parameters
-    changes = {name: values[name] for name in SETTINGS if name in values}
-    settings = presets.settle(values.get("preset") or "auto", **changes)
+    settings = presets.settle(values.get("preset") or "auto", **settings_in(values))
     return values | asdict(settings)
 
 

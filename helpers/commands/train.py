@@ -16,7 +16,9 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from helpers import commands, processes
-from helpers.commands.run import KERNEL, check_call, notebook_paths
+from helpers.commands.checks import check_call
+from helpers.commands.notebooks import KERNEL, notebook_paths
+from helpers.parameters import read_parameters
 from helpers.runs import GIVEN, Run
 
 _NOT_TRAINING = {"check", "exercise", "solution"}
@@ -46,7 +48,7 @@ def main(parsed: argparse.Namespace) -> int:
     """
     processes.join()
     run = Run(parsed.name)
-    parameters = commands.parameters(parsed.parameters)
+    parameters = read_parameters(parsed.parameters)
     # let only the first process print
     if not processes.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 import pandas as pd
@@ -29,7 +30,6 @@ class Measurement:
 
     other: a source of questions of a kind the policy was not trained on; None: differences or sums
         for the built-in arithmetic, and none for other data.
-    elsewhere: up to 128 questions of that source.
     evaluation: the contents of evaluation.json, one entry per model.
     written: the completions, by (name of the model, "sampled", "greedy", "samples" or "other").
     """
@@ -47,29 +47,27 @@ class Measurement:
     written: dict[tuple[str, str], list] = field(default_factory=dict)
 
     def __post_init__(self):
-        # 1. Choose the source of other questions: sums, or differences if the policy was trained on
-        # sums, because the pocket model knows nothing else.
+        # The pocket model knows nothing but sums and differences.
         if self.other is None and self.source.startswith("arithmetic/"):
-            if self.source == "arithmetic/sums":
-                self.other = "arithmetic/differences"
-            else:
-                self.other = "arithmetic/sums"
-        if self.other is None:
-            self.elsewhere = self.holdout.head(0)
-            return
+            trained_on_sums = self.source == "arithmetic/sums"
+            self.other = "arithmetic/differences" if trained_on_sums else "arithmetic/sums"
 
-        # 2. Load at most 128 of them. A file may have fewer rows, so all its rows are loaded.
+    @cached_property
+    def elsewhere(self) -> pd.DataFrame:
+        """Up to 128 questions of the source `other`, with the system prompt and the worked examples
+        of the training prompts; none if there is no such source.
+        """
+        if self.other is None:
+            return self.holdout.head(0)
+        # A file may have fewer rows, so all its rows are loaded.
         sizes = {"train_size": 1, "holdout_size": 128}
         if Path(self.other).exists():
             sizes = {"holdout_size": 1}
         task = load_task(self.other, **sizes, seed=self.seed, tags=self.tags)
-        rows = pd.concat([task.holdout, task.train]).head(128)
-        self.elsewhere = rows.reset_index(drop=True)
-
-        # 3. Use the system prompt and the worked examples of the training prompts.
+        rows = pd.concat([task.holdout, task.train]).head(128).reset_index(drop=True)
         *before, _ = self.holdout["prompt"].iloc[0]
-        prompts = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
-        self.elsewhere["prompt"] = prompts
+        rows["prompt"] = [[*before, prompt[-1]] for prompt in rows["prompt"]]
+        return rows
 
     def measure(
         self, name: str, model, tokenizer, weights: str, samples: int = 0, questions: int = 0
@@ -85,30 +83,28 @@ class Measurement:
         """
         from helpers.training.sampling import engine_of
 
-        sampling = {
-            "model": model,
-            "tokenizer": tokenizer,
-            "identity": {"weights": weights},
-            "max_new_tokens": self.settings.max_completion_length,
-            "batch_size": self.batch_size,
-            "seed": self.seed,
-        }
-        training_temperature = self.settings.temperature
+        ask = partial(
+            complete,
+            self.run,
+            model=model,
+            tokenizer=tokenizer,
+            identity={"weights": weights},
+            max_new_tokens=self.settings.max_completion_length,
+            batch_size=self.batch_size,
+            seed=self.seed,
+        )
+        temperature = self.settings.temperature
 
         # 1. Complete each question once sampled and once greedily.
         levels = list(self.holdout["difficulty"]) if "difficulty" in self.holdout else None
-        entries = {}
-        for decoding, temperature in (("sampled", training_temperature), ("greedy", 0.0)):
-            groups = complete(
-                self.run,
-                f"{name}-{decoding}",
-                prompts=list(self.holdout["prompt"]),
-                temperature=temperature,
-                **sampling,
+        scores = {}
+        for decoding, heat in (("sampled", temperature), ("greedy", 0.0)):
+            groups = ask(
+                f"{name}-{decoding}", prompts=list(self.holdout["prompt"]), temperature=heat
             )
             texts = [text for (text,) in groups]
             self.written[name, decoding] = texts
-            entries[decoding] = score(
+            scores[decoding] = score(
                 texts,
                 list(self.holdout["answer"]),
                 self.tags,
@@ -117,32 +113,35 @@ class Measurement:
                 difficulty=levels,
                 count_tokens=lambda text: len(tokenizer(text)["input_ids"]),
             )
-        entry = entries["sampled"] | {
-            "temperature": training_temperature,
-            "greedy": entries["greedy"],
+        entry = scores["sampled"] | {
+            "temperature": temperature,
+            "greedy": scores["greedy"],
             "sampled_by": engine_of(model),
         }
-        self.evaluation[name] = entry
 
         # 2. Sample several completions per question.
-        sampling["temperature"] = training_temperature
         rows = self.holdout[:questions]
         if samples and len(rows):
-            asked = {"prompts": list(rows["prompt"]), "samples": samples}
-            groups = complete(self.run, f"{name}-samples", **asked, **sampling)
+            groups = ask(
+                f"{name}-samples",
+                prompts=list(rows["prompt"]),
+                samples=samples,
+                temperature=temperature,
+            )
             self.written[name, "samples"] = groups
-            golds = list(rows["answer"])
-            entry |= sampled_scores(groups, golds, self.tags, judge=self.judge, rows=rows)
+            answers = list(rows["answer"])
+            entry |= sampled_scores(groups, answers, self.tags, judge=self.judge, rows=rows)
 
         # 3. Ask the questions of another kind.
         rows = self.elsewhere
         if samples and len(rows):
-            groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
+            groups = ask(f"{name}-other", prompts=list(rows["prompt"]), temperature=temperature)
             texts = [text for (text,) in groups]
             self.written[name, "other"] = texts
             # without `judge`, which may need columns that only the run's own rows have
             scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
             entry["other"] = {"source": self.other} | scored
+        self.evaluation[name] = entry
 
 
 def complete(

@@ -130,10 +130,10 @@ def verify(
     UNUSUAL that they tokenise differently), and first: the first question with different answers,
     and both answers; None if all are equal.
     """
-    texts, same_tokens, misread = answers(file, tokenizer, prompts, max_new_tokens, seconds)
+    found = answers(file, tokenizer, prompts, max_new_tokens, seconds)
     equal = 0
     different = []
-    for prompt, answer, text in zip(prompts, expected, texts, strict=False):
+    for prompt, answer, text in zip(prompts, expected, found["texts"], strict=False):
         # If the limit cuts a character of several tokens, Transformers ends with a replacement
         # character, and llama.cpp with nothing.
         if answer.rstrip("\ufffd") == text.rstrip("\ufffd"):
@@ -143,9 +143,9 @@ def verify(
             different.append({"question": question, "transformers": answer, "llama.cpp": text})
     return {
         "equal": equal,
-        "same_tokens": same_tokens,
-        "misread": misread,
-        "asked": len(texts),
+        "same_tokens": found["same_tokens"],
+        "misread": found["misread"],
+        "asked": len(found["texts"]),
         "questions": len(prompts),
         "first": different[0] if different else None,
     }
@@ -171,9 +171,10 @@ def proof_text(proof: dict) -> str:
 
 def answers(
     file: Path, tokenizer, prompts: list, max_new_tokens: int, seconds: float | None = None
-) -> tuple[list[str], int, list[str]]:
-    """Return llama.cpp's greedy answers to chat prompts, the number of prompts it tokenises as
-    `tokenizer` does, and the texts of UNUSUAL that it tokenises differently.
+) -> dict:
+    """Return llama.cpp's greedy answers to chat prompts as `texts`; as `same_tokens` the number of
+    prompts it tokenises as `tokenizer` does; and as `misread` the texts of UNUSUAL that it
+    tokenises differently.
 
     llama.cpp continues the token ids of `tokenizer`, so a wrong tokenizer in the file does not
     change the prompts. An answer ends at the file's own end token, at a stop text of `tokenizer`
@@ -218,13 +219,15 @@ def answers(
         messages = process.stderr.strip().splitlines() or ["no message"]
         raise ValueError(f"llama.cpp cannot answer with {file.name} ({messages[-1]}).")
     # llama.cpp prints, too; the result is the last line.
-    answered, same_tokens, misread = json.loads(process.stdout.splitlines()[-1])
+    found = json.loads(process.stdout.splitlines()[-1])
 
     # 3. End the answers at a stop text, as the samplers of training do.
     if stop_of(tokenizer):
-        written = [encode(tokenizer, text) for text in answered]
-        answered = [tokenizer.decode(ids[: length_to_stop(tokenizer, ids)]) for ids in written]
-    return answered, same_tokens, misread
+        written = [encode(tokenizer, text) for text in found["texts"]]
+        found["texts"] = [
+            tokenizer.decode(ids[: length_to_stop(tokenizer, ids)]) for ids in written
+        ]
+    return found
 
 
 def _ask_server(
@@ -235,10 +238,9 @@ def _ask_server(
     max_new_tokens: int,
     threads: int,
     seconds: float | None,
-) -> tuple[list[str], int, list[str]]:
-    """Start llama.cpp's server, and return its answers, the number of prompts that it tokenises
-    alike, and the texts of `unusual` that it does not. `answers` runs this function in another
-    process.
+) -> dict:
+    """Start llama.cpp's server, and return what `answers` returns, before a stop text ends an
+    answer. `answers` runs this function in another process.
 
     texts, ids: the prompts as text, and as the token ids of Transformers' tokenizer.
     unusual: for each text, a prompt with it that is not answered, and the prompt's token ids.
@@ -275,7 +277,7 @@ def _ask_server(
         for text, (asked, expected) in unusual.items():
             if not is_alike(asked, expected):
                 misread.append(text)
-    return replies, same_tokens, misread
+    return {"texts": replies, "same_tokens": same_tokens, "misread": misread}
 
 
 if __name__ == "__main__":

@@ -52,13 +52,17 @@ def check_merge(
     base: Base | None = None,
     *,
     merge: str = "original",
-    gguf=None,
-    push_to_hub=None,
+    gguf: str | None = None,
+    push_to_hub: str | None = None,
 ) -> None:
     """Raise ValueError if notebook 05 cannot work with these parameters on this machine.
 
-    base: the model the adapter was trained on; None if there is no training run yet.
+    backend: the library that trained. base: the model the adapter was trained on; None if there is
+        no training run yet.
+    merge: one of MERGES. gguf: the type of the weights in a GGUF file. push_to_hub: the name of the
+        model on the hub.
     """
+    # 1. Are the weights known that the adapter is merged into?
     if merge not in MERGES:
         raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(MERGES)}.")
     if base is not None and base.original is None and merge != "dequantised":
@@ -66,6 +70,9 @@ def check_merge(
             f"merge={merge!r} needs the original weights, but the 16-bit model that {base.name} "
             'was made from is not known: use merge="dequantised".'
         )
+
+    # 2. Who writes the GGUF file? llama.cpp's converter writes some types anywhere, and Unsloth the
+    # others on a GPU.
     if gguf in llama_cpp.CONVERTED:
         if merge == "adapter":
             raise ValueError(
@@ -85,9 +92,11 @@ def check_merge(
                 f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. "
                 "gguf='f16' and 'q8_0' can be written anywhere."
             )
+
+    # 3. Can the model be published?
     if push_to_hub is not None:
-        is_address = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(push_to_hub))
-        if not is_address or not huggingface_hub.get_token():
+        is_hub_name = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(push_to_hub))  # owner/model
+        if not is_hub_name or not huggingface_hub.get_token():
             raise ValueError(
                 f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
                 "may write, in the environment (or log in with `hf auth login`)."
@@ -199,11 +208,11 @@ def verify(
     if process.returncode:
         messages = process.stderr.strip().splitlines() or ["no message"]
         raise ValueError(f"the merged model cannot be proven ({messages[-1]}). {unharmed}")
-    proof, distances = json.loads(process.stdout.splitlines()[-1])
+    found = json.loads(process.stdout.splitlines()[-1])
 
     # 2. Refuse a model that is too far from the merge in memory. If only the logits differ, the
     # fault is outside the adapted matrices.
-    compared = distances | {"logits": proof["unexplained"]}
+    compared = found["matrices"] | {"logits": found["logits"]["unexplained"]}
     wrong = []
     for name, share in compared.items():
         if not share <= UNEXPLAINED:  # also true for nan
@@ -214,7 +223,7 @@ def verify(
             f"comparisons with the same merge in memory fail ({', '.join(wrong[:3])} of what the "
             f"adapter does to it; {UNEXPLAINED:.0%} is allowed). {unharmed}"
         )
-    return proof | {"matrix": max(distances.values())}
+    return found["logits"] | {"matrix": max(found["matrices"].values())}
 
 
 def proof_text(proof: dict[str, float]) -> str:
@@ -242,9 +251,11 @@ def _prove(
     dtype: str,
     dequantised: bool,
     thinking: bool | None,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the results of `compare_logits` and `matrix_distances`; called by `verify` in another
-    process.
+) -> dict[str, dict[str, float]]:
+    """Return what `verify` asks for, in the process of its own: as `logits` the result of
+    `compare_logits`, and as `matrices` that of `matrix_distances`.
+
+    The arguments are those of `verify`, as JSON can hold them.
     """
     from peft import PeftModel
     from transformers import AutoTokenizer
@@ -263,7 +274,10 @@ def _prove(
     model = load_as_stored(folder)
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, prompts)
-    return compare_logits(logits, expected), matrix_distances(model, expected["matrices"])
+    return {
+        "logits": compare_logits(logits, expected),
+        "matrices": matrix_distances(model, expected["matrices"]),
+    }
 
 
 def merge_in_memory(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:

@@ -11,9 +11,10 @@ import nbformat
 import pytest
 from filelock import FileLock
 
-from helpers import PROJECT, commands
-from helpers.commands import run
+from helpers import PROJECT
 from helpers.commands.engine import lines_to_print
+from helpers.commands.notebooks import defaults
+from helpers.parameters import read_parameters, read_value
 from helpers.presets import PRESETS
 from helpers.runs import Run
 from helpers.settings import SETTINGS, check_report_to
@@ -42,7 +43,7 @@ TEXTS += ["{x", "{[1]: 2}", "long? " * 1000]  # half a literal, an unhashable ke
 
 @pytest.mark.parametrize(("text", "value"), [*LITERALS.items(), *((text, text) for text in TEXTS)])
 def test_a_literal_becomes_its_value_and_any_other_text_stays(text, value):
-    read = commands.read_value(text)
+    read = read_value(text)
     assert read == value and type(read) is type(value)
 
 
@@ -50,15 +51,15 @@ def test_paths_of_files_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py", "yours.py"):
         (tmp_path / name).touch()
-    assert commands.read_value("mine.py") == f"{tmp_path}/mine.py"
+    assert read_value("mine.py") == f"{tmp_path}/mine.py"
     listed = f"{tmp_path}/mine.py:one*0.5,correctness,{tmp_path}/yours.py:two"
-    assert commands.read_value("mine.py:one*0.5, correctness, yours.py:two") == listed
+    assert read_value("mine.py:one*0.5, correctness, yours.py:two") == listed
 
 
 def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
     given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
     expected = {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
-    assert commands.parameters(given) == expected
+    assert read_parameters(given) == expected
 
 
 # --- Notebooks ------------------------------------------------------------------------------------
@@ -190,8 +191,8 @@ ONE_RUN = """
 import sys
 from pathlib import Path
 from helpers.__main__ import main
-from helpers.commands import run
-run.NOTEBOOKS = Path(sys.argv[1])
+from helpers.commands import notebooks
+notebooks.NOTEBOOKS = Path(sys.argv[1])
 sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
 
@@ -300,13 +301,13 @@ def test_a_tracker_is_checked_at_the_door_and_says_where_it_writes(
         line = check_report_to(tracker, "runs/t/checkpoints")
         assert lines_to_print("", line) == [line]
     assert "runs/t/checkpoints/runs" in line and check_report_to("none") == ""
-    assert "report_to" in run.defaults([notebook])
+    assert "report_to" in defaults([notebook])
 
 
 def test_a_default_of_one_notebook_is_not_lost_to_another_that_has_none():
-    assert run.defaults(["10", "11"])["holdout_size"] == 256
-    assert run.defaults(["00", "07"])["preset"] == "auto"
-    assert run.defaults(["09", "10"])["run"] == "agents", "of two values, the later one counts"
+    assert defaults(["10", "11"])["holdout_size"] == 256
+    assert defaults(["00", "07"])["preset"] == "auto"
+    assert defaults(["09", "10"])["run"] == "agents", "of two values, the later one counts"
 
 
 def test_what_takes_long_is_announced_on_the_terminal():

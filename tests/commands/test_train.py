@@ -15,7 +15,7 @@ from executions import SMALL, ended, processes_of, start, together
 
 from helpers import PROJECT, presets
 from helpers.__main__ import main
-from helpers.commands import run as run_command
+from helpers.commands import notebooks
 from helpers.runs import Run
 
 OF_03 = [
@@ -26,7 +26,7 @@ OF_03 = [
 @pytest.fixture
 def tiny(notebook, monkeypatch, tmp_path, runs):
     """A function that writes a notebook 03 with these cells, for a run `a` with prepared data."""
-    monkeypatch.setattr(run_command, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(notebooks, "NOTEBOOKS", tmp_path)
     Run("a").record("data", fingerprint="f00d", settings=asdict(presets.PRESETS["pocket"]))
     return lambda *cells: notebook("03", *cells)
 

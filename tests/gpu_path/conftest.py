@@ -10,7 +10,7 @@ import papermill
 import pytest
 
 from helpers import PROJECT
-from helpers.commands.run import NOTEBOOKS
+from helpers.commands.notebooks import NOTEBOOKS
 from helpers.environment import installed_version, pins
 
 # The last cell of each copy: whose trainers notebooks get, and what the stand-in has counted.

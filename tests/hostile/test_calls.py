@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.commands.run import check_parameters
+from helpers.commands.checks import check_parameters
 
 pytestmark = pytest.mark.usefixtures("machine")
 

@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 from reading import cells, notebook
 
-from helpers.commands.run import NOTEBOOKS
+from helpers.commands.notebooks import NOTEBOOKS
 from helpers.runs import Run
 
 # the few steps of a lesson, unless a test asks for others

@@ -19,7 +19,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from helpers.commands.run import NOTEBOOKS
+from helpers.commands.notebooks import NOTEBOOKS
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.runs import Run, seed_everything

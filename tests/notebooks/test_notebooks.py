@@ -17,10 +17,10 @@ from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
 from helpers import PROJECT
-from helpers.commands.run import NOTEBOOKS, defaults
+from helpers.commands.notebooks import NOTEBOOKS, defaults
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
-from helpers.settings import OF_TRAINING, SETTINGS
+from helpers.settings import SETTINGS, settings_of
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
@@ -80,7 +80,7 @@ def test_every_setting_is_a_parameter_where_its_table_says_so():
 @pytest.mark.parametrize("number", ["00", "03", "07", "11"])
 def test_a_variable_named_like_a_setting_is_reset_by_the_cell_of_parameters(number):
     """The first cells can be run again: no model of a later cell is taken for the setting `model`."""
-    taken = set(OF_TRAINING if number == "03" else SETTINGS)
+    taken = set(settings_of("03") if number == "03" else SETTINGS)
     code = [cell for cell in cells(notebook(number)) if cell.cell_type == "code"]
     assigned = {
         index: {

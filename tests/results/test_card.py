@@ -12,15 +12,17 @@ import pytest
 from finished import change, compared, entry, finished_run, proportion
 from huggingface_hub import ModelCard
 
-from helpers.commands import compare, parameters
-from helpers.commands.run import PIPELINE, check_call
+from helpers.commands import compare
+from helpers.commands.checks import check_call
 from helpers.data.prompts import example_turns
 from helpers.metrics.signals import Finding
+from helpers.parameters import read_parameters
 from helpers.presets import settle
 from helpers.results import card
-from helpers.results.card import Facts, portable, read_facts, verdict
+from helpers.results.card import verdict
+from helpers.results.facts import Facts, portable, read_facts
 from helpers.results.tables import summary
-from helpers.runs import Run
+from helpers.runs import PIPELINE, Run
 from helpers.settings import settings_in
 
 
@@ -222,7 +224,7 @@ def test_without_a_command_the_recorded_settings_become_one(machine):
     change(run, "manifest.json", lambda m: m["training"]["settings"].update(changes))
     change(run, "manifest.json", lambda m: m["data"].update(tags="reasoning/answer"))
     (words,) = printed(run)
-    given = parameters([value for word, value in pairwise(words) if word == "-p"])
+    given = read_parameters([value for word, value in pairwise(words) if word == "-p"])
     check_call("another", [*PIPELINE], given)
     assert given.pop("tags") == "reasoning/answer" and given.pop("seed") == 3407
     assert asdict(settle("pocket", **given)) == run.section("training")["settings"]
@@ -253,7 +255,7 @@ def test_a_text_that_reads_as_another_value_is_typed_back_as_this_text(machine, 
     run = finished_run()
     run.record("call", given={"01": {"system_prompt": text}, "02": {}, "04": {}, "05": {}})
     (words,) = printed(run)
-    given = parameters([value for word, value in pairwise(words) if word == "-p"])
+    given = read_parameters([value for word, value in pairwise(words) if word == "-p"])
     assert given["system_prompt"] == text
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from helpers.commands.run import check_parameters
+from helpers.commands.checks import check_parameters
 from helpers.rewards.common import reward_name
 from helpers.rewards.controls import CONTROLS, control_rewards
 from helpers.tags import THINK_ANSWER

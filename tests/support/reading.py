@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 
-from helpers.commands.run import NOTEBOOKS
+from helpers.commands.notebooks import NOTEBOOKS
 
 
 def notebook(number: str) -> Path:

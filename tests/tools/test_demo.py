@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from helpers import PROJECT
-from helpers.commands.run import PIPELINE, check_call, defaults
+from helpers.commands.checks import check_call
+from helpers.commands.notebooks import defaults
 from helpers.presets import PRESETS, settle
-from helpers.runs import FILES, Run, runs_folder, written_by
+from helpers.runs import FILES, PIPELINE, Run, runs_folder, written_by
 from helpers.training.base import base_of
 from tools import demo
 

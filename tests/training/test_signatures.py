@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 from helpers import PROJECT, presets
-from helpers.commands.run import NOTEBOOKS
+from helpers.commands.notebooks import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.families import FAMILIES
 from helpers.presets import PRESETS

@@ -15,7 +15,7 @@ import trl
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
-from helpers.commands.run import check_parameters
+from helpers.commands.checks import check_parameters
 from helpers.data.prompts import chat_prompt
 from helpers.data.tasks import load_task, save
 from helpers.presets import PRESETS, settle
