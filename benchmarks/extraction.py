@@ -50,7 +50,7 @@ made of these alone, and this model never saw one. It was trained with one syste
 `python -m benchmarks.extraction`, {questions} messages of orders.csv, sampled at temperature 1 with seed 3407, or greedy. An
 answer is right when the record stands in the answer block as JSON; "record known" counts it in whatever shape.
 
-| precision | decoding | accuracy | 95 % interval | in format | record known |
+| precision | decoding | accuracy | 95% interval | in format | record known |
 |---|---|---|---|---|---|
 {rows}
 
@@ -158,7 +158,7 @@ def write_seeds(seeds: list[int]) -> None:
 
 `python -m benchmarks.extraction --seeds {" ".join(map(str, seeds))}` on {machine()}.
 A record is correct if it equals the expert's. {before["n"]} held-out messages are answered at temperature 1, with 4-bit weights.
-Accuracies have 95 % Wilson intervals, and the difference has Newcombe's paired interval. The p-value for messages won and lost is that of the exact
+Accuracies have 95% Wilson intervals, and the difference has Newcombe's paired interval. The p-value for messages won and lost is that of the exact
 McNemar test.
 
 | seed | before | after | difference | won / lost | p |

@@ -55,7 +55,7 @@ chosen by a hash, is reserved: `notebooks/data/functions.jsonl` is made of these
 program is right when it passes all six hidden tests, run with `monty`; "runs" counts those that come to no error on any of
 them.
 
-| precision | decoding | right | 95 % interval | passes the visible tests | hard-coded | of these, pass them | runs |
+| precision | decoding | right | 95% interval | passes the visible tests | hard-coded | of these, pass them | runs |
 |---|---|---|---|---|---|---|---|
 {rows}
 
@@ -155,7 +155,7 @@ def write_seeds(seeds: list[int]) -> None:
     text = f"""# Notebook 09 with {len(seeds)} seeds
 
 `python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {machine()}.
-The table shows pass@1 on both kinds of tests for 150 held-out tasks, with eight programs each, sampled at temperature 1 with 4-bit weights. The 95 %
+The table shows pass@1 on both kinds of tests for 150 held-out tasks, with eight programs each, sampled at temperature 1 with 4-bit weights. The 95%
 Wilson intervals count tasks. The last column compares one program per task with the untrained policy, on hidden tests, with Newcombe's paired interval.
 
 | seed | trained with | visible tests | hidden tests | hidden, greedy | hard-coded | difference on hidden tests |

@@ -57,7 +57,7 @@ words or the call cut short, which end the game, the number in quotes, or a tool
 `python -m benchmarks.games`, {games} games, sampled at temperature 1 with seed 3407, {turns} calls at most. Regret: the
 guesses that a game gives away against the best play, on average over what the number might have been.
 
-| precision | found | 95 % interval | calls a game | calls that fail | keeps track | regret |
+| precision | found | 95% interval | calls a game | calls that fail | keeps track | regret |
 |---|---|---|---|---|---|---|
 {rows}
 
@@ -150,7 +150,7 @@ def write_seeds(seeds: list[int]) -> None:
     text = f"""# Notebook 10 with {len(seeds)} seeds
 
 `python -m benchmarks.games --seeds {" ".join(map(str, seeds))}` on {machine()}.
-Each of 256 held-out number-guessing games is played once at temperature 1, in bfloat16. A game succeeds if the number is found. Success has a 95 % Wilson
+Each of 256 held-out number-guessing games is played once at temperature 1, in bfloat16. A game succeeds if the number is found. Success has a 95% Wilson
 interval, and the difference in success has Newcombe's paired interval. "Guesses wasted" counts the guesses per game beyond the best strategy.
 
 {header}

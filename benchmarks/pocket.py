@@ -62,7 +62,7 @@ model nor any run of the notebooks trains on it.
 greedy. An answer is right when it stands in the answer block; "number right" counts the last number wherever it
 stands.
 
-| family | precision | decoding | accuracy | 95 % interval | in format | careful | number right: careful | careless | tokens |
+| family | precision | decoding | accuracy | 95% interval | in format | careful | number right: careful | careless | tokens |
 |---|---|---|---|---|---|---|---|---|---|
 {rows}
 
@@ -147,7 +147,7 @@ def rows(model, tokenizer, precision: str) -> list[str]:
 
 
 def pass_at_k(model, tokenizer, questions: int = 128) -> str:
-    """pass@k of sums with its 95 % interval, as text."""
+    """pass@k of sums with its 95% interval, as text."""
     holdout = load_task("arithmetic/sums", train_size=1, holdout_size=questions).holdout
     groups = sample(
         model, tokenizer, list(holdout["prompt"]), max_new_tokens=LIMIT, samples=SAMPLES

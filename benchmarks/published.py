@@ -110,7 +110,7 @@ def plan(chosen: Recipe) -> list[str]:
             name: value for name, value in chosen.stated.items() if name not in given
         },
     }
-    lines = [f"{chosen.name}: {chosen.published} % of {chosen.questions:,} questions right"]
+    lines = [f"{chosen.name}: {chosen.published}% of {chosen.questions:,} questions right"]
     for title, values in blocks.items():
         lines += ["", title, *(f"  {name}: {value}" for name, value in values.items())]
     lines += ["", "departures from the source", *(f"  {text}" for text in chosen.departures)]
@@ -119,7 +119,7 @@ def plan(chosen: Recipe) -> list[str]:
 
 def row(chosen: Recipe, evaluation: dict, card: str) -> str:
     """Return the row of benchmarks/results/published.md: theirs beside the greedy accuracy of the
-    trained policy, with its 95 % Wilson interval, and of the untrained one.
+    trained policy, with its 95% Wilson interval, and of the untrained one.
 
     evaluation: of the recipe's run; card: what it ran on. Raise ValueError if it has another number of questions than the
     recipe.
@@ -153,7 +153,7 @@ def main() -> None:
     if args.recipe is None:
         for one in recipes().values():
             needs = f"needs one {one.card['gpu']}" + (f" and {one.data}" if one.data else "")
-            print(f"{one.name:<24}{one.published:5.1f} %  {needs}")
+            print(f"{one.name:<24}{one.published:5.1f}%  {needs}")
         return
     chosen = recipes()[args.recipe]
     if args.data:

@@ -180,7 +180,7 @@ The programs are small functions, all different, each called with one or three l
 ## A batch of 64 hostile completions
 
 Time limits are multiples of the time that a reference computation needs at that moment. Before this run, it needed {low:.1f} to {high:.1f} times
-(the middle 90 %) its time on a quiet machine.
+(the middle 90%) its time on a quiet machine.
 
 | reward and attack | seconds | the best score |
 |---|---|---|

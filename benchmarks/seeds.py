@@ -107,7 +107,7 @@ def main() -> None:
     text = f"""# The pocket preset with {len(seeds)} seeds
 
 `python -m benchmarks.seeds --seeds {" ".join(map(str, seeds))}` on {machine()}.
-Answers to {n} held-out questions are sampled at temperature 1; accuracies have 95 % Wilson intervals. Three columns describe the model before training: the
+Answers to {n} held-out questions are sampled at temperature 1; accuracies have 95% Wilson intervals. Three columns describe the model before training: the
 share of completions in the format, the share whose last number is correct ("found"), and pass@16 (64 questions). Then come the share of
 careful workings and the mean length in tokens, before → after, and the seconds of all steps.
 

@@ -31,7 +31,7 @@ HEAD = """# SmolLM2-135M-Instruct on two cores
 `python -m benchmarks.smollm2 --seed N` measures one seed; `--control NAME` trains on a control reward (notebook 08 explains them). The preset `smollm2` asks
 for sums of two two-digit numbers, with two worked examples in the prompt. The questions measured are never trained on.
 
-Accuracy is sampled at temperature 1, or greedy, with 95 % Wilson intervals, before → after training. *In format* is of the sampled completions. Minutes are
+Accuracy is sampled at temperature 1, or greedy, with 95% Wilson intervals, before → after training. *In format* is of the sampled completions. Minutes are
 those of the steps and of the four measurements, without loading. Ignore those of the controls, which shared their machines with other work.
 *Shuffled*, and the controls of seeds 2 and 3, were trained in 32 bits, which take more memory, because that CPU cannot compute in bfloat16.
 
@@ -47,7 +47,7 @@ PLAIN_TEXT = (
 STOPS = """## A stop text, on the model as a base model
 
 `python -m benchmarks.smollm2 --stop`: no training and no chat template. The prompt is plain text: the instructions, two worked examples,
-each after `Question:`, and one of {questions} held-out questions. Completions of at most {limit} tokens, sampled at temperature 1; 95 % Wilson
+each after `Question:`, and one of {questions} held-out questions. Completions of at most {limit} tokens, sampled at temperature 1; 95% Wilson
 intervals. *More than one block*: the completion continues after its answer and answers a question of its own, so it earns nothing.
 
 | `stop` | correct | in format | more than one block | tokens |

@@ -112,7 +112,7 @@ The table compares notebook 03 up to `trainer.train()` with a bare script: TRL's
 | bare script | {script[0]:.3f} | {script[1]:.1f} |
 | notebook 03 | {notebook[0]:.3f} | {notebook[1]:.1f} |
 
-Ratio of notebook to script in a pair: median {np.median(ratios):.3f}, 95 % bootstrap interval {low:.3f} to {high:.3f} (wanted: at most 1.05).
+Ratio of notebook to script in a pair: median {np.median(ratios):.3f}, 95% bootstrap interval {low:.3f} to {high:.3f} (wanted: at most 1.05).
 All pairs: {", ".join(f"{ratio:.3f}" for ratio in ratios)}.
 """
     name = "step.md" if args.preset == "pocket" else f"step-{args.preset}.md"

@@ -1,7 +1,7 @@
 """Run notebook 11 with several seeds: `python -m benchmarks.vision --seeds 1 2 3`.
 
-Writes benchmarks/results/vision.md. Ends with 1 if, for any seed, the sighted policy is over 45 %
-before or under 80 % after, if the blind one is more than 5 points over its floor, or if swapping
+Writes benchmarks/results/vision.md. Ends with 1 if, for any seed, the sighted policy is over 45%
+before or under 80% after, if the blind one is more than 5 points over its floor, or if swapping
 the pictures leaves more than 6 points more or less than the rows whose pictures have the same
 answer.
 """
@@ -18,8 +18,8 @@ def failures(evaluation: dict, floor: float) -> list[str]:
     before, after = evaluation["baseline"], evaluation["trained"]
     blind, swapped = after["blind"]["accuracy"], after["swapped"]["accuracy"]
     checks = {
-        f"{before['accuracy']:.1%} right before, over 45 %": before["accuracy"] > 0.45,
-        f"{after['accuracy']:.1%} right after, under 80 %": after["accuracy"] < 0.8,
+        f"{before['accuracy']:.1%} right before, over 45%": before["accuracy"] > 0.45,
+        f"{after['accuracy']:.1%} right after, under 80%": after["accuracy"] < 0.8,
         f"{blind:.1%} right blind, the floor is {floor:.1%}": blind > floor + 0.05,
         f"{swapped:.1%} right swapped, {after['same_answer']:.1%} have the same answer": abs(
             swapped - after["same_answer"]
@@ -57,7 +57,7 @@ def main() -> None:
     text = f"""# Notebook 11 with {len(seeds)} seeds
 
 `python -m benchmarks.vision --seeds {" ".join(map(str, seeds))}` on {machine()}.
-One question about each of 256 held-out images is answered at temperature 1; accuracies have 95 % Wilson intervals. *Blind* replaces each image with a grey
+One question about each of 256 held-out images is answered at temperature 1; accuracies have 95% Wilson intervals. *Blind* replaces each image with a grey
 one. *Swapped* uses the image of another row with the same question.
 
 | seed | model | sighted | blind | swapped | blind floor | swapped picture has the same answer |

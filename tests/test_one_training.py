@@ -184,7 +184,7 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
 def test_card_run_and_generate_say_it(run, cli, executions, tmp_path):
     record(run, "training", written=LATER)
     text = card.markdown(read_facts(run), {})
-    assert "Whether training helped is not known" in text and "95.7 %" not in text
+    assert "Whether training helped is not known" in text and "95.7%" not in text
     assert "The merged model is from an earlier training" in text
     code, out, _ = cli("run", "--run", "told", "--only", "03")
     assert code == 0 and "note: " in out and "told/merged is from an earlier training" in out

@@ -85,7 +85,7 @@ HEAD = """# Which code changes the tests notice
 A change is *noticed* if a test fails that passes without it, or if the tests take longer than
 {timeout:g} s (*timed out*). It is *cut off* if all its tests would have taken more than {most:g} s,
 and the fast ones and those nearest to the file noticed nothing. It is *not covered* if no test is
-known to run the line. The share has a 95 % Wilson interval. Changes that no test could notice count
+known to run the line. The share has a 95% Wilson interval. Changes that no test could notice count
 as not noticed, so the tests are somewhat better than the share.
 
 | folder | changes | noticed | timed out | not noticed | cut off | not covered | share noticed |

@@ -47,7 +47,7 @@ def measure(result: common.Result) -> None:
     apart = ((ours - theirs).norm() / theirs.norm()).item()
     result.found["LoRA's gradient on 4 bits against unpacked, relative difference"] = apart
     # Two gradients in bfloat16 differ by their own rounding, about 1.4 times as much as one differs
-    # from float32: an H200 gave 5.4 % between them and 3.8 % from float32.
+    # from float32: an H200 gave 5.4% between them and 3.8% from float32.
     exact = gradient(unpacked(torch.float32), tokenizer)
     rounding = ((theirs - exact).norm() / exact.norm()).item()
     result.found["the unpacked gradient in bfloat16 against float32"] = rounding

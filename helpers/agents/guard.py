@@ -79,7 +79,7 @@ class Guarded:
 
     A tool that raises costs one failed call, and is a fault. ToolError is not a fault, but the
     environment's message to the policy. If `reset` or `get_reward` raises, or the reward is not a
-    finite number, the episode is dead and its reward None, which TRL leaves out. Once more than 1 %
+    finite number, the episode is dead and its reward None, which TRL leaves out. Once more than 1%
     of the episodes (at least 16) have died, the next `reset` raises BrokenEnvironment. The callback
     `trainer.StopIfBroken` saves a checkpoint before that.
 

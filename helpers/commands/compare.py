@@ -90,7 +90,7 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
 
 def outcomes(runs: list[Run]) -> pd.DataFrame:
     """Return a table with a row per run: steps, final reward, and the accuracies on the holdout
-    with their 95 % intervals as text.
+    with their 95% intervals as text.
 
     An evaluation older than the run's training is not shown; see `Run.outdated`.
     """

@@ -84,13 +84,13 @@ def main(parsed: argparse.Namespace) -> int:
 
     # 3. print the plan, and what it assumes
     print(
-        f"to show a rise in accuracy from {baseline:.1%} to {baseline + gain:.1%}, with 80 % power:"
+        f"to show a rise in accuracy from {baseline:.1%} to {baseline + gain:.1%}, with 80% power:"
     )
     questions = planning.questions_for(gain, lost)
     print(f"one training: {questions:,} held-out questions, by McNemar's exact test (level 0.05)")
     seeds = planning.seeds_for(gain, lost, spread, questions)
     print(
-        f"the recipe, not one training of it: {seeds} seeds with these questions, by the 95 % "
+        f"the recipe, not one training of it: {seeds} seeds with these questions, by the 95% "
         "interval of their mean gain (Student's t)"
     )
     print("assumed:")

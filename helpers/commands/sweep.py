@@ -162,7 +162,7 @@ def write_tables(name: str, finished: list[SweepRun]) -> None:
     points.to_csv(folder / "table.csv", index=False)
     points = points.dropna(axis="columns", how="all")
     print(f"\n{points.to_string(index=False, float_format='{:.4g}'.format)}")
-    print(f"\nmeans over the seeds, with 95 % intervals: {show_in_runs(f'{SWEEPS}/{name}')}")
+    print(f"\nmeans over the seeds, with 95% intervals: {show_in_runs(f'{SWEEPS}/{name}')}")
 
 
 def runs_of(grid: Grid, another_machine: bool) -> list[SweepRun]:
@@ -239,7 +239,7 @@ def measures_of(run: Run, numbers: list[str]) -> dict[str, float | None]:
 
 def means(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row per point: its parameters, the number of finished `seeds`, and each of
-    MEASURES as a mean over the seeds with a 95 % interval, `_low` to `_high`.
+    MEASURES as a mean over the seeds with a 95% interval, `_low` to `_high`.
 
     runs: one row per finished run, as `SweepRun.first_columns` and `measures_of` give it.
 

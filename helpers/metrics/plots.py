@@ -82,7 +82,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     if not names:
         return axes.figure
 
-    # Show 0, and leave room below it for the legend, whose entries need 17 % of the height each.
+    # Show 0, and leave room below it for the legend, whose entries need 17% of the height each.
     low, high = axes.get_ylim()
     low = min(low, 0.0)
     axes.set_ylim(low, high)

@@ -24,7 +24,7 @@ MIN_WINDOW = 5  # enough to average out the noise
 MAX_WINDOW = 100  # few enough that a late fault is noticed
 
 # How certain a change must be, in standard errors.
-LIKELY = 2.0  # the usual 95 %, for rules that also ask for other signs
+LIKELY = 2.0  # the usual 95%, for rules that also ask for other signs
 CERTAIN = 3.0  # by chance once in 700 comparisons; a diagnosis during training makes thousands
 SINCE_BEST = 4.5  # for a fall from the best of many windows, which is partly best by chance
 

@@ -29,7 +29,7 @@ FIGURES = {
     "kl": "The divergence from the model that training began with.",
     "completion_length": "The length of the completions, and the share cut off.",
     "loss": "The loss, which is not a measure of progress.",
-    "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
+    "accuracy": "Accuracy on held-out questions, with 95% intervals.",
 }
 # What the names in evaluation.json stand for.
 MODELS = {
@@ -211,16 +211,16 @@ def percent(value: float | None) -> str:
     """Return a share in per cent; a dash for None.
 
     >>> percent(0.957), percent(None)
-    ('95.7 %', '–')
+    ('95.7%', '–')
     """
-    return "–" if value is None else f"{100 * value:.1f} %"
+    return "–" if value is None else f"{100 * value:.1f}%"
 
 
 def accuracy(entry: dict | None) -> str:
     """Return an accuracy with its interval, in per cent; a dash if it was not measured.
 
     >>> accuracy({"accuracy": 0.957, "ci95": [0.9358, 0.9714]})
-    '95.7 % (93.6 to 97.1)'
+    '95.7% (93.6 to 97.1)'
     """
     if not entry:
         return "–"

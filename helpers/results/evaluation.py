@@ -1,7 +1,7 @@
 """Score the completions of a model on held-out questions, and compare two models.
 
 `score` measures accuracy, `sampled_scores` pass@k and the majority vote; `compare` compares two
-models on the same questions. Every measure has a 95 % interval. `answering.py` samples the
+models on the same questions. Every measure has a 95% interval. `answering.py` samples the
 completions.
 """
 

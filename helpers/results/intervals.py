@@ -1,9 +1,9 @@
-"""The 95 % confidence intervals of the project and McNemar's test, each with its source."""
+"""The 95% confidence intervals of the project and McNemar's test, each with its source."""
 
 import math
 import statistics
 
-# the 97.5 % quantile of the standard normal distribution, 1.96
+# the 97.5% quantile of the standard normal distribution, 1.96
 _Z95 = statistics.NormalDist().inv_cdf(0.975)
 
 
@@ -96,7 +96,7 @@ def student_interval(values: list[float]) -> tuple[float, float]:
 
 
 def student_975(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t.
+    """Return the 97.5% quantile of Student's t.
 
     >>> round(student_975(2), 3), round(student_975(1000), 3)
     (4.303, 1.962)
@@ -109,7 +109,7 @@ def student_975(freedom: int) -> float:
     return t + (5 * _Z95**5 + 16 * _Z95**3 + 3 * _Z95) / (96 * freedom**2)
 
 
-# The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom.
+# The 97.5% quantiles of Student's t for 1 to 30 degrees of freedom.
 _T975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,

@@ -60,7 +60,7 @@ def power_of_mcnemar(questions: int, gain: float, lost: float) -> float:
 
 
 def questions_for(gain: float, lost: float) -> int:
-    """Return how many questions show the gain with a power of 80 %, at most about 1 % too many.
+    """Return how many questions show the gain with a power of 80%, at most about 1% too many.
 
     ValueError if MAX_QUESTIONS are too few.
     """
@@ -77,7 +77,7 @@ def questions_for(gain: float, lost: float) -> int:
 
 
 def power_of_seeds(seeds: int, gain: float, lost: float, spread: float, questions: int) -> float:
-    """Return the probability that the 95 % interval of the mean gain of several seeds is above 0.
+    """Return the probability that the 95% interval of the mean gain of several seeds is above 0.
 
     A seed's measured gain is normal: it varies by `spread`, the standard deviation of the gain
     between trainings, and by chance among its questions (Connor's variance). The power is that of
@@ -99,7 +99,7 @@ def power_of_seeds(seeds: int, gain: float, lost: float, spread: float, question
 
 
 def seeds_for(gain: float, lost: float, spread: float, questions: int) -> int:
-    """Return how many seeds show the mean gain with a power of 80 %; at least 2.
+    """Return how many seeds show the mean gain with a power of 80%; at least 2.
 
     ValueError if MAX_SEEDS are too few.
     """
@@ -116,9 +116,9 @@ def widths(baseline: float, lost: float) -> pd.DataFrame:
     """Return a table of what can be shown, in points, with a row for each of SIZES.
 
     Columns:
-        accuracy: half the width of the 95 % interval of an accuracy like `baseline`.
+        accuracy: half the width of the 95% interval of an accuracy like `baseline`.
         gain shown: the least gain, in steps of half a point, that McNemar's test shows with a power
-            of 80 %; "none" if no possible gain is large enough.
+            of 80%; "none" if no possible gain is large enough.
     """
     # The trained model can win only questions that were wrong before: the share gain + lost.
     wrong_before = 1 - baseline

@@ -6,10 +6,10 @@ from helpers.figures import BLUE, ORANGE, PAGE, RED, figure_with_panels, panel
 
 
 def accuracy(evaluation: dict[str, dict]) -> Figure:
-    """Draw the holdout accuracy of each model in evaluation.json, sampled and greedy, with 95 %
+    """Draw the holdout accuracy of each model in evaluation.json, sampled and greedy, with 95%
     intervals.
     """
-    axes = panel("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
+    axes = panel("Holdout accuracy, with 95% intervals", "accuracy", xlabel="")
     width = 0.36
     sampled = dict(enumerate(evaluation.values()))
     greedy = {at: entry["greedy"] for at, entry in sampled.items() if "greedy" in entry}
@@ -39,7 +39,7 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
 
 
 def pass_at_k(evaluation: dict[str, dict]) -> Figure:
-    """Draw pass@k of the untrained and of the trained model with 95 % intervals.
+    """Draw pass@k of the untrained and of the trained model with 95% intervals.
 
     A dashed line marks the trained model's pass@1, a star the untrained model's majority vote.
     """

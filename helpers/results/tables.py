@@ -15,7 +15,7 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
         rows[name] = {
             # notebook 00 measures greedy accuracy (temperature 0) only
             "sampled": "" if entry.get("temperature") == 0 else f"{entry['accuracy']:.1%}",
-            "95 % interval": f"{low:.1%} to {high:.1%}",
+            "95% interval": f"{low:.1%} to {high:.1%}",
             "greedy": f"{entry['greedy']['accuracy']:.1%}" if "greedy" in entry else "",
             "in format": f"{entry['in_format']:.1%}",
             "questions": entry["n"],

@@ -1,5 +1,5 @@
 """Keep a failing reward from ending the training run: its completions score None and are logged.
-The run stops, with a checkpoint, if more than 1 % of the completions fail.
+The run stops, with a checkpoint, if more than 1% of the completions fail.
 
     guard = GuardedRewards(run, reward_functions)
     GRPOTrainer(..., reward_funcs=guard.functions, callbacks=[guard])
@@ -38,7 +38,7 @@ class _Batch(NamedTuple):
 
 
 class RewardError(RuntimeError):
-    """A reward failed on more than 1 % of the completions. Training stopped after a checkpoint."""
+    """A reward failed on more than 1% of the completions. Training stopped after a checkpoint."""
 
 
 class GuardedRewards(TrainerCallback):
@@ -47,8 +47,8 @@ class GuardedRewards(TrainerCallback):
     Pass `functions` to GRPOTrainer as reward_funcs, and the object itself as a callback. If a
     reward raises, or returns anything but one finite number or None for a completion, the
     completion scores None and the fault is written to `checkpoints/reward_faults.jsonl`. If a
-    reward fails on more than 1 % of at least 100 completions, a checkpoint is saved and training
-    stops. RewardError is raised at the end of training if a reward failed on more than 1 %.
+    reward fails on more than 1% of at least 100 completions, a checkpoint is saved and training
+    stops. RewardError is raised at the end of training if a reward failed on more than 1%.
 
     Reward models are called by TRL and are not guarded. If several processes train together, their
     completions are counted together. Raise ValueError if two rewards have the same name.
@@ -150,7 +150,7 @@ class GuardedRewards(TrainerCallback):
 
     def _failing(self, enough: int) -> list[str]:
         """Return the names of the rewards that have judged at least `enough` completions, and
-        failed on more than 1 % of them.
+        failed on more than 1% of them.
         """
         return [
             name

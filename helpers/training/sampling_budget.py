@@ -150,13 +150,13 @@ def _print_shares(
 ) -> None:
     """Print how many rows of each table are asked, how long they take, and how to ask all of them.
 
-    Each number comes with half the width of the 95 % interval of a proportion, in percentage
+    Each number comes with half the width of the 95% interval of a proportion, in percentage
     points, at its widest: 1.96 standard errors of one half.
     """
     shares = []
     for name, plan in planned.items():
         asked = len(kept[name].rows)
-        interval = f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)" if asked else ""
+        interval = f" (95% interval: up to ±{98 / asked**0.5:.0f} points)" if asked else ""
         shares.append(f"{asked} of {len(plan.rows)} {name}{interval}")
     taken = _completions(kept) * seconds_each
     if taken > seconds:

@@ -14,7 +14,7 @@ def check_leak(share) -> str:
         return must
     ### BEGIN HIDDEN TESTS
     if abs(share - 900 / 999) < 0.006:
-        return "Right: the twin is trained on in 900 of its 999 places. 90 % of this holdout would test memory, not skill."
+        return "Right: the twin is trained on in 900 of its 999 places. 90% of this holdout would test memory, not skill."
     if share > 1:
         return "That is more than all of them. If you mean per cent, divide by 100."
     likely = {

@@ -51,7 +51,7 @@ def check_means(answer):
     mistakes = [
         (near[0.3] and hidden > 0.4, "The mean visible_reward comes first."),
         (near[0.3], "A table of the visible tests passes them, and so does one in seven of the wrong programs."),
-        (near[0.5], "You forgot the luck: one in seven of the 35 % also passes the visible tests."),
+        (near[0.5], "You forgot the luck: one in seven of the 35% also passes the visible tests."),
         (near[0.35], "You forgot the tables: they always pass the visible tests."),
         (near[0.85], "A program that runs has not passed: only one in seven of the wrong ones does."),
         (not near[0.55], f"The mean visible_reward is not {visible:g}: add the right ones, the tables and the lucky ones."),

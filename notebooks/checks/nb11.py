@@ -30,8 +30,8 @@ def check_kind(answer):
     name = str(answer).strip().casefold()
     if name == "count":
         message = (
-            "Right: it looks there, too, but counting, it looks at the upper row alone. Such a look is right in 38 %, "
-            "a guess in 54 %. Most questions pay for a look, and so it looks at all of them."
+            "Right: it looks there, too, but counting, it looks at the upper row alone. Such a look is right in 38%, "
+            "a guess in 54%. Most questions pay for a look, and so it looks at all of them."
         )
     elif name in ("color", "left"):
         message = "There it is right far more often than before."

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.runs import Run, runs_folder
 
-FEW = "are asked: 8 of {} (95 % interval: up to ±35 points"
+FEW = "are asked: 8 of {} (95% interval: up to ±35 points"
 
 
 @pytest.mark.slow

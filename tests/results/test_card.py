@@ -49,12 +49,12 @@ def sentences(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list
         (
             490,
             compared(),
-            "Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) "
-            "to 95.7 % (93.6 to 97.1): 326 questions won, 3 lost (exact McNemar p < 1e-15).",
+            "Training raised sampled accuracy on 512 held-out questions from 32.6% (28.7 to 36.8) "
+            "to 95.7% (93.6 to 97.1): 326 questions won, 3 lost (exact McNemar p < 1e-15).",
         ),
         (100, compared(3, 70, p=0.004), "Training lowered sampled accuracy"),
         (180, compared(1, 0, p=1.0), ": 1 question won, 0 lost (exact McNemar p = 1)"),
-        (180, compared(20, 7, p=0.05), "cannot be distinguished from chance. It went from 32.6 %"),
+        (180, compared(20, 7, p=0.05), "cannot be distinguished from chance. It went from 32.6%"),
         (180, compared(20, 7, p=0.049), "Training raised"),
         (None, compared(), "Whether training helped is not known"),
         (490, None, "Whether training helped is not known"),
@@ -77,7 +77,7 @@ def finding(severity: str, what: str = "The KL is high.") -> Finding:
         ({"findings": [finding("critical"), finding("warning", "Else.")]}, ["The KL is high"]),
         ({"outdated": {"merged": "why"}}, ["is from an earlier training"]),
         ({"evaluation": PAIR | {"merged": entry(480)}}, []),
-        ({"evaluation": PAIR | {"merged": entry(400)}}, ["is less accurate: 78.1 %"]),
+        ({"evaluation": PAIR | {"merged": entry(400)}}, ["is less accurate: 78.1%"]),
     ],
 )
 def test_the_worst_finding_and_merge_problems_follow_the_result(facts, said):
@@ -145,8 +145,8 @@ def test_the_card_has_all_sections_in_order(run):
     text = written(run).text
     for part in (
         "LoRA adapter of rank 16 on 4-bit weights, trained for 32 steps and merged.",
-        "- Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) "
-        "to 95.7 % (93.6 to 97.1): 326",
+        "- Training raised sampled accuracy on 512 held-out questions from 32.6% (28.7 to 36.8) "
+        "to 95.7% (93.6 to 97.1): 326",
         '{"role": "system", "content": \'Think step by step inside <think> and </think>.',
         "| dropped | 3 (empty answer) |",
         "| fingerprint | 39d12b00ee4c3ef50872 |",
@@ -155,9 +155,9 @@ def test_the_card_has_all_sections_in_order(run):
         "| `learning_rate` | 0.001 |",
         "The reference of the KL is the base model",
         "The run has no figures: notebook 04_training_metrics draws them.",
-        "| merged: the merged model, read from disk | 95.3 % (93.1 to 96.8) | 95.3 % (93.1 to "
-        "96.8) | 50.0 % | 512 |",
-        "The merged model (float32), read from disk, does 100.0 % of what the adapter does to the "
+        "| merged: the merged model, read from disk | 95.3% (93.1 to 96.8) | 95.3% (93.1 to "
+        "96.8) | 50.0% | 512 |",
+        "The merged model (float32), read from disk, does 100.0% of what the adapter does to the "
         "logits of its base.",
         f"git checkout {'a' * 40}\n",
         "python -m helpers run --run told --preset pocket -p seed=3407 "
@@ -320,7 +320,7 @@ def test_missing_and_outdated_parts_are_named(run):
     change(run, "manifest.json", lambda m: m["training"].update(written=later))
     text = written(run).text
     assert "not known" in text and "earlier training" in text
-    assert "95.3 %" not in text, "it belongs to another model"
+    assert "95.3%" not in text, "it belongs to another model"
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     with pytest.raises(FileNotFoundError, match="Run notebook 03_grpo_training first"):
         read_facts(run)
@@ -358,8 +358,8 @@ def test_greedy_only_results_are_labelled_greedy(run, cli):
     }
     run.record_evaluation(run.section("training"), scores, {"greedy": compared()})
     text = written(run).text
-    assert re.search("raised greedy accuracy .*512 .*19.5 %", text)
-    assert "| – | 78.1 % (74.3 to 81.5) |" in text
+    assert re.search("raised greedy accuracy .*512 .*19.5%", text)
+    assert "| – | 78.1% (74.3 to 81.5) |" in text
     assert "78.1% (74.3% to 81.5%), greedy" in compare.outcomes([run]).to_string()
     assert [line.split()[1] for line in summary(run.evaluation)[1:]] == ["16.3%", "74.3%"]
 

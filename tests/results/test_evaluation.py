@@ -271,7 +271,7 @@ def test_the_summary_has_one_line_per_model_in_order():
     trained["greedy"] = score(["2"] * 10, ["2"] * 10)
     baseline = score([RIGHT] * 10, ["2"] * 5 + ["3"] * 5)
     assert words(summary({"baseline": baseline, "trained": trained})) == [
-        "sampled 95 % interval greedy in format questions tokens",
+        "sampled 95% interval greedy in format questions tokens",
         # greedy decoding and the length were not measured
         "baseline 50.0% 23.7% to 76.3% 100.0% 10",
         "trained 100.0% 72.2% to 100.0% 0.0% 100.0% 10 7.0",
