@@ -98,7 +98,7 @@ def as_wandb(folder, rows):
 
 
 def as_percent(folder, rows):
-    shares = [f"{100 * value:g}%" for value in rows["completions/clipped_ratio"]]
+    shares = [f"{100 * value:g} %" for value in rows["completions/clipped_ratio"]]
     rows.assign(**{"completions/clipped_ratio": shares}).to_csv(folder / "mine.csv", index=False)
     return folder / "mine.csv"
 

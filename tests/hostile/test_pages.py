@@ -55,7 +55,7 @@ TEXTS = (
     r"$\href{https://evil.example}{x}$ $$a<b$$ \(a*b*\) \[c\] \begin{equation}<b>\end{equation}",
     "[x](https://evil.example) ![x](x.png) https://evil.example www.evil.example a@evil.example",
     "&lt;b&gt; &#60;b&#62; &amp; <!-- x --> <![CDATA[",
-    "a | b |\n| --- |\n| forged | 100% |\n\n# forged\n\n---\nlicense: mit\n---\n````\n~~~",
+    "a | b |\n| --- |\n| forged | 100 % |\n\n# forged\n\n---\nlicense: mit\n---\n````\n~~~",
     "\x1b[2J\x1b]8;;https://evil.example\x07\x9b31m \u202elive\u2066 \u200b\0 \ud800 \x0b\x85\u2028",
 )
 

@@ -36,7 +36,7 @@ VALUES = [
     ("7 1/2", Fraction(15, 2)),
     ("-7 1/2", Fraction(-15, 2)),
     ("1½", Fraction(3, 2)),
-    ("12.5%", Fraction(1, 8)),
+    ("12.5 %", Fraction(1, 8)),
     ("5 per cent", Fraction(1, 20)),
     ("$-5", -5),
     ("-€5", -5),

@@ -39,7 +39,7 @@ def test_a_column_with_other_texts_than_numbers_stays_text(tmp_path):
     """Names of phases or runs, some of which are digits, are no gaps between numbers."""
     lines = [
         "step;phase;reward;clipped;kl",
-        "1;warm;0,25;25%;-",
+        "1;warm;0,25;25 %;-",
         "2;2;n/a;50%;0,5",
         "3;7b;0,75; None ;1e-3",
     ]

@@ -33,7 +33,7 @@ TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }} {{ message['content'] }}"
     "<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
 )
-QUESTIONS = [f"What is {n} + {n * 7% 10}?" for n in range(8)]
+QUESTIONS = [f"What is {n} + {n * 7 % 10}?" for n in range(8)]
 PROMPTS = [[{"role": "user", "content": question}] for question in QUESTIONS]
 
 

@@ -23,7 +23,7 @@ WRONG = {
         ("0.7", "ask where its twin can be"),
         ("-0.9", "must be a number between 0 and 1"),
         ("float('nan')", "must be a number between 0 and 1"),
-        ("'90%'", "must be a number between 0 and 1"),
+        ("'90 %'", "must be a number between 0 and 1"),
         ("10**400", "must be a number between 0 and 1"),
         ("True", "must be a number between 0 and 1"),
     ],
