@@ -172,8 +172,8 @@ def _restored(model) -> Iterator[None]:
 
 
 def forecast(trial: Trial, settings: Preset) -> list[str]:
-    """Return upper bounds for the whole training run as lines of text: hours and sampled tokens,
-    with the share of a step spent sampling and the peak memory.
+    """Return upper bounds for the steps of the whole training run as lines of text: hours and
+    sampled tokens, with the share of a step spent sampling and the peak memory.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
     hours = settings.max_steps * trial.seconds / 3600
@@ -182,8 +182,8 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
         f"every completion at its limit: the first step takes {trial.first:.1f} s, a later one "
         f"{trial.seconds:.1f} s",
         f"sampling is {trial.sampling / trial.seconds:.0%} of the later step",
-        f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less if "
-        "completions end sooner",
+        f"{settings.max_steps} steps: about {whole} at most, without the held-out score, and "
+        f"{sampled:,} sampled tokens; less if completions end sooner",
     ]
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""

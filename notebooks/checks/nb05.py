@@ -48,7 +48,8 @@ def check_pass_at_8(answer, evaluation):
     ### BEGIN HIDDEN TESTS
     curve = {k: point["value"] for k, point in evaluation["baseline"]["pass_at_k"].items()}
     p, measured = curve["1"], curve.get("8", math.nan)
-    expected, alike = 1 - (1 - p) ** 8, "Questions differ: if a question's p is below the mean, extra samples help less."
+    expected = 1 - (1 - p) ** 8
+    alike = "Questions differ: easy ones cannot pass 100%, and hard ones stay lower, so their mean is lower."
     compared = f"Measured: {measured:.1%}. {alike}" if "8" in curve else "To measure it, set `samples` to 8 or more."
     right = f"Right: {expected:.1%}. {compared}"
     known = [
