@@ -55,5 +55,21 @@ def gather(value: object) -> list:
 
 
 def from_first(decide: Callable[[], object]) -> object:
-    """Call a function in the first process, and return its result in all processes."""
-    return gather(decide() if is_first() else None)[0]
+    """Call a function in the first process, and return its result in all processes.
+
+    If it raises, the first process raises its error, and the others a RuntimeError with its text.
+    """
+    result = None
+    error = None
+    if is_first():
+        try:
+            result = decide()
+        except Exception as raised:  # the others wait in `gather`, and must be told
+            error = raised
+    told = "" if error is None else f"{type(error).__name__}: {error}"
+    result, told = gather((result, told))[0]
+    if error is not None:
+        raise error
+    if told:
+        raise RuntimeError(f"the first process failed: {told}")
+    return result

@@ -1,7 +1,7 @@
 """Multiple-choice questions: find the options, show them by letter, and make the answer a letter.
 
 `options_in` reads the options in the formats that data sets have. `with_options` puts them below
-the question and finds the letter of the answer.
+the question and finds the letter of the answer; the functions below it are its steps.
 """
 
 import re
@@ -11,6 +11,14 @@ from helpers.data.files import Dropped, parse_literal
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBERED = "an option's number, counted from 0"
+# What separates the options in one text.
+_BETWEEN_OPTIONS = re.compile(
+    r"""\s*[\n|;]+\s* (?: \(?[A-Za-z][ ]?[).:](?=\s) )? \s*   # red|blue, A) red\nB) blue
+        | ^ \(?[A-Za-z][ ]?[).:](?=\s) \s*                   # A) at the start
+        | [\s,]+ \(?[A-Za-z][ ]?\) \s+                       # (A) red (B) blue
+    """,
+    re.VERBOSE,
+)
 
 
 def options_in(value: object) -> dict:
@@ -39,9 +47,11 @@ def options_in(value: object) -> dict:
         return {}
 
     # 3. A list. An option is a text, or a dictionary of a label and a text: `key` and `value` in
-    # MedQA, `label` or `id` and `text` in other data sets. Without a label, it gets a letter.
+    # MedQA, `label` or `id` and `text` in other data sets. Without a label, it gets a letter; after
+    # Z a number, for `with_options` to refuse.
     by_label = {}
-    for letter, option in zip(LETTERS, options, strict=False):
+    for place, option in enumerate(options):
+        letter = LETTERS[place] if place < len(LETTERS) else str(place)
         label = letter
         text = option
         if isinstance(option, dict):
@@ -54,13 +64,6 @@ def options_in(value: object) -> dict:
 def _first_field(fields: dict, names: tuple[str, ...], otherwise: object) -> object:
     """Return the first of these fields that is there."""
     return next((fields[name] for name in names if name in fields), otherwise)
-
-
-# What separates the options in one text: a new line, a bar or a semicolon, with or without the
-# letter of the next option (`A) red\nB) blue`, `red|blue`); or a letter alone (`(A) red (B) blue`).
-_BETWEEN_OPTIONS = re.compile(
-    r"\s*(?:[\n|;]+|^)\s*(?:\(?[A-Za-z] ?[).:](?=\s))?\s*|[\s,]+\(?[A-Za-z] ?\)\s+"
-)
 
 
 class Choice(NamedTuple):
@@ -88,62 +91,89 @@ def with_options(question: str, options: dict, answer: object) -> Choice:
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
     Choice(question='Which is red?\\nA. sky\\nB. blood', letter='B', note='')
     """
-    # 1. Clean the texts. Each gets a new letter below, so `A) red` becomes `red`.
-    texts = [
-        re.sub(rf"^\(?{letter}[).:]\s*", "", str(text).strip())
-        for letter, text in zip(LETTERS, options.values(), strict=False)
-    ]
-    if len(texts) < 2 or any(isinstance(text, list | dict) for text in options.values()):
-        raise Dropped(
-            "options are not several texts",
-            'Give a list of texts, ["red", "blue"], or texts by their labels, {"A": "red"}.',
-        )
-
-    # 2. Collect what an answer may call each option, with the option's place from 0: its text,
-    # unless two options share it; label and text, as in `b. blue`; its label. Later names replace
-    # equal ones, so labels come last: if the labels are 1, 2 and 3, and the texts 4, 2 and 1, then
-    # "2" is a label.
-    labels = [_name(label) for label in options][: len(texts)]
-    folded = [text.casefold() for text in texts]
-    place_of: dict[str, int] = {}
-    for place, text in enumerate(folded):
-        if folded.count(text) == 1:
-            place_of[text] = place
-    for place, text in enumerate(folded):
-        for sign in ".):":
-            place_of[f"{labels[place]}{sign} {text}"] = place
-    for place, label in enumerate(labels):
-        place_of[label] = place
-
-    # 3. Find the option that the answer names.
-    name = _name(answer).strip(" ().")
-    place = place_of.get(name)
-
-    # 4. Or the answer is the number of an option. A text may be one only if no option has a number
-    # for a name; an integer, unless it is a label.
-    if isinstance(answer, str):
-        may_be_a_number = not any(other.isdecimal() for other in place_of)
-    else:
-        may_be_a_number = name not in labels
-    is_number = may_be_a_number and name.isdecimal()
-    if is_number:
-        place = int(name)
+    texts = _texts_of(options)
+    labels = [_name(label) for label in options]
+    if _is_number(answer, labels, texts):
+        place = int(_bare_name(answer))
+        note = NUMBERED
         if place >= len(texts):
             raise ValueError(
                 f"the answer {answer!r} is a number beyond the {len(texts)} options of "
                 f"{question!r}. Numbers count from 0 here; if yours count from 1, or are options "
                 'themselves, give the letters, or the options as texts ("10", not 10).'
             )
-    if place is None:
-        raise Dropped(
-            "answer is not an option",
-            "An answer is the label or the text of an option, or, as an integer, its number from "
-            "0; if the options are numbers, 2 as a text is the option 2. Are these the right "
-            'columns? columns={"answer": "…", "options": "…"}.',
-        )
+    else:
+        place = _place_by_name(answer, labels, texts)
+        note = ""
+    return Choice(_shown(question, texts), LETTERS[place], note)
 
-    # 5. Put the options below the question, unless it already shows each of them with its letter:
-    # `(A) red`, `A: red`.
+
+def _texts_of(options: dict) -> list[str]:
+    """Return the texts of the options, without the letters before them if each has its own."""
+    if len(options) < 2 or any(isinstance(text, list | dict) for text in options.values()):
+        raise Dropped(
+            "options are not several texts",
+            'Give a list of texts, ["red", "blue"], or texts by their labels, {"A": "red"}.',
+        )
+    if len(options) > len(LETTERS):
+        raise Dropped(
+            f"more than {len(LETTERS)} options",
+            "Each option gets a letter, so leave out wrong options, or leave out the column.",
+        )
+    texts = [str(text).strip() for text in options.values()]
+    without_letters = [
+        # `A) red`, `(A) red`, `A.red`; but not the A. of `A.D. 70`
+        re.sub(rf"^\(?{letter}[).:](?![A-Za-z]\.)\s*", "", text)
+        for letter, text in zip(LETTERS, texts, strict=False)
+    ]
+    # A text may begin like a letter by chance: `A. Lincoln` beside `Washington`.
+    has_letters = all(text != bare for text, bare in zip(texts, without_letters, strict=True))
+    return without_letters if has_letters else texts
+
+
+def _is_number(answer: object, labels: list[str], texts: list[str]) -> bool:
+    """Return whether an answer is the number of an option.
+
+    An integer is one unless it is a label. A text is one only if no option has a number for its
+    label or text.
+    """
+    name = _bare_name(answer)
+    others = [*labels, *texts] if isinstance(answer, str) else []
+    return name.isdecimal() and name not in labels and not any(map(str.isdecimal, others))
+
+
+def _place_by_name(answer: object, labels: list[str], texts: list[str]) -> int:
+    """Return the place, from 0, of the option that an answer names. Labels come first: if the
+    labels are 1, 2 and 3, and the texts 4, 2 and 1, then "2" is a label.
+    """
+    whole = _name(answer).strip()
+    bare = _bare_name(answer)
+    texts = [text.casefold() for text in texts]
+
+    # 1. A label: `b`, `(B)`, `B.`
+    if bare in labels:
+        return labels.index(bare)
+    # 2. A label and the text: `b. blue`, `B) blue`, `(B) blue`, `B: blue`
+    for place, (label, text) in enumerate(zip(labels, texts, strict=True)):
+        spellings = {f"{label}{sign} {text}" for sign in ".):"} | {f"({label}) {text}"}
+        if whole in spellings or bare in spellings:
+            return place
+    # 3. The text, unless two options share it: `blue`, `Blue.`
+    for name in (whole, bare):
+        if texts.count(name) == 1:
+            return texts.index(name)
+    raise Dropped(
+        "answer is not an option",
+        "An answer is the label or the text of an option, or, as an integer, its number from "
+        "0; if the options are numbers, 2 as a text is the option 2. Are these the right "
+        'columns? columns={"answer": "…", "options": "…"}.',
+    )
+
+
+def _shown(question: str, texts: list[str]) -> str:
+    """Return the question with the options below it, unless it already shows each of them with its
+    letter: `(A) red`, `A: red`.
+    """
     lines = [question]
     all_shown = True
     for letter, text in zip(LETTERS, texts, strict=False):
@@ -151,9 +181,7 @@ def with_options(question: str, options: dict, answer: object) -> Choice:
         shown = rf"(?<!\w){letter}[^\w\s]\W{{0,3}}{re.escape(text)}(?!\w)"
         if not re.search(shown, question):
             all_shown = False
-    if not all_shown:
-        question = "\n".join(lines)
-    return Choice(question, LETTERS[place], NUMBERED if is_number else "")
+    return question if all_shown else "\n".join(lines)
 
 
 def _name(value: object) -> str:
@@ -163,3 +191,8 @@ def _name(value: object) -> str:
     """
     name = str(value).casefold()
     return name if isinstance(value, str) else name.removesuffix(".0")
+
+
+def _bare_name(answer: object) -> str:
+    """Return an answer's name without the marks around a label: `(B)`, `B.`"""
+    return _name(answer).strip(" ().")

@@ -112,7 +112,10 @@ def guess_attacks(name: str, *answers: Template, is_part: bool = False) -> list[
 
 
 def filler_attack(name: str, words: str) -> Attack:
-    """Return an attack that repeats words up to the limit of length, and then answers wrongly."""
+    """Return an attack that repeats words up to the limit of length, and then answers wrongly.
+
+    words: end with a space or a new line, because nothing else separates the repetitions.
+    """
 
     def write(row: dict, tags: TagFormat, length: int) -> str:
         times = (length - WORDS_AROUND) // max(1, len(words.split()))

@@ -278,6 +278,8 @@ SHOWN = "Which?\nA. 4\nB. 2\nC. 1"
         (["4", "2", "1"], "b", "B"),
         (["4", "2", "1"], "(C)", "C"),
         (["A) 4", "B) 2", "C) 1"], "B", "B"),  # AQuA
+        (["A)4", "B)2", "C)1"], "2", "B"),
+        (["A.4", "B.2", "C.1"], "2", "B"),
         ("a ) 4 , b ) 2 , c ) 1", "b", "B"),  # MathQA
         ("A) 4\nB) 2\nC) 1", "B", "B"),
         ("4|2|1", "B", "B"),
@@ -329,6 +331,24 @@ def test_options_that_a_question_shows_by_letter_are_not_shown_again(question):
 
 
 @pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["A.D. 70", "B.C. 70", "50"], "B.C. 70"),
+        (["A.D. 70", "B.C. 70"], "B.C. 70"),
+        (["A. Lincoln", "Washington"], "Washington"),
+        ({"A": "A.D. 70", "B": "C"}, "C"),
+        (["The sky.", "The sea."], "The sea."),
+        (["The sky.", "The sea."], "(B) The sea."),
+        (["(1, 2)", "(3, 4)"], "(3, 4)"),
+    ],
+)
+def test_a_text_that_begins_like_a_letter_or_ends_like_a_label_stays_whole(options, answer):
+    options = options_in(options)
+    shown = "".join(f"\n{letter}. {text}" for letter, text in options.items())
+    assert with_options("Which?", options, answer) == ("Which?" + shown, "B", "")
+
+
+@pytest.mark.parametrize(
     ("options", "answer", "shape"),
     [
         ({"A": "sun", "B": "moon"}, "1", NUMBERED),  # HellaSwag
@@ -351,6 +371,9 @@ def test_a_number_names_an_option_by_its_place_unless_it_is_an_option(options, a
         (["sun", "moon"], None, "answer is not an option"),
         (["sun", "moon"], float("nan"), "answer is not an option"),
         (["sun", "moon", "sun"], "sun", "answer is not an option"),
+        (["5", "5"], "1", "answer is not an option"),
+        ([f"word {n}" for n in range(27)], "word 3", "more than 26 options"),
+        ({n: f"word {n}" for n in range(27)}, "word 3", "more than 26 options"),
         (
             [10, 20, 3],
             10,

@@ -23,6 +23,10 @@ from helpers.rewards.structure import format_reward
 processes.join()
 first = processes.is_first()
 found = {"first": processes.from_first(lambda: f"of the first: {first}")}
+try:
+    processes.from_first(lambda: {}["a key"])
+except (KeyError, RuntimeError) as error:
+    found["raised"] = repr(error)
 
 def broken_reward(completions, **columns):
     return ["no number" if text == "break" else 0.0 for text in completions]
@@ -83,6 +87,12 @@ def test_faults_of_one_process_stop_both_at_the_same_step(found):
 
 
 @pytest.mark.slow
+def test_an_error_of_the_first_process_is_raised_in_both(found):
+    told = "RuntimeError(\"the first process failed: KeyError: 'a key'\")"
+    assert [one["raised"] for one in found.both] == ["KeyError('a key')", told]
+
+
+@pytest.mark.slow
 def test_groups_that_span_processes_are_counted_once(found):
     # 28 completions in groups of 4: only the fourth group spans both processes and disagrees
     assert [one["dead"] for one in found.both] == [[6 / 7] * 4] * 2
@@ -93,6 +103,8 @@ def test_a_process_that_has_not_joined_is_alone(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "8")
     assert (processes.count(), processes.is_first()) == (1, True)
     assert processes.gather("mine") == ["mine"] and processes.from_first(lambda: 4) == 4
+    with pytest.raises(KeyError):
+        processes.from_first(lambda: {}["a key"])
 
 
 @pytest.mark.parametrize(

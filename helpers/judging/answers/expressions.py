@@ -17,6 +17,15 @@ AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 # The relation of an inequality: the > of `x > 3`, the \neq of `x \neq 3`.
 _RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
+# A command that is a symbol, as most small Greek letters are: `\theta`, `\ell`, but not a number.
+_SYMBOL = re.compile(r"\\(?!pi|infty)[a-z]+")
+# A text with a letter that does not begin with a digit, and has no sum, power or relation:
+# `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`, but also `x*2`.
+_NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
+# For each relation that decreases from left to right, the one that says the same the other way.
+_TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
+# For each relation of an increasing chain, the brackets of an interval: at its start and its end.
+_BRACKETS = {"<": "()", r"\lt": "()", r"\leq": "[]", r"\le": "[]"}
 
 
 def without_spaces(text: str) -> str:
@@ -36,7 +45,7 @@ def variables(text: str) -> set[str]:
 
 
 def is_inequality(text: str) -> bool:
-    """Return whether a text has `<`, `>`, `\\leq`, `\\geq` or `\\neq`."""
+    """Return whether a text has the relation of an inequality, such as `<` or `\\neq`."""
     return re.search(_RELATION, text) is not None
 
 
@@ -55,8 +64,11 @@ def split_list(text: str) -> list[str]:
 
 
 def split_name(item: str) -> tuple[str | None, str]:
-    """Split `x = 3` into its name and its value. The name of an equation is None, and the name of a
-    value alone is "".
+    r"""Split `x = 3` into its name and its value. The name of an equation is None, and the name of
+    a value alone is "".
+
+    An expression without a sum or a power counts as a name as well, such as the left side of
+    `x*2 = 3` or `\ln x = 3`: `without_names` accepts it only if the row's answer has it, too.
 
     >>> split_name("x = 3"), split_name("x^2 = 3"), split_name("3")
     (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
@@ -66,12 +78,9 @@ def split_name(item: str) -> tuple[str | None, str]:
         return "", item
     if "=" in value or is_inequality(item):  # a chain, or a condition beside the equation
         return None, item
-    # A name is not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`. It has a letter, or is
-    # one in Greek.
-    is_greek = re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
-    has_letter = variables(name) or is_greek
-    is_name = re.fullmatch(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*", name.strip())
-    if not has_letter or not is_name:
+    name = name.strip()
+    has_letter = variables(name) or _SYMBOL.fullmatch(name)
+    if not has_letter or not _NAME.fullmatch(name):
         return None, item
     return without_spaces(name), value.strip()
 
@@ -146,12 +155,6 @@ def tuple_brackets(text: str) -> set[str]:
     return found
 
 
-# For each relation that decreases from left to right, the one that says the same the other way.
-_TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
-# For each relation of an increasing chain, the brackets of an interval: at its start and its end.
-_BRACKETS = {"<": "()", r"\lt": "()", r"\leq": "[]", r"\le": "[]"}
-
-
 def interval_of(inequality: str) -> str:
     r"""Return an inequality in one variable as an interval or a union of intervals; "" if it is
     anything else.
@@ -167,17 +170,19 @@ def interval_of(inequality: str) -> str:
     for piece in split_list(inequality):  # `x < 2` and `x > 3` of `x < 2 or x > 3`
         # 1. Split a chain into terms and the relations between them: `5`, `>`, `x`, `>`, `3`.
         chain = [part.strip() for part in re.split(rf"({_RELATION})", piece)]
-        # 2. Make it increase: `5 > x > 3` becomes `3 < x < 5`. A relation that does not decrease
-        # becomes "", which step 4 refuses.
+        # 2. Make it increase: `5 > x > 3` becomes `3 < x < 5`. Its relations must have one
+        # direction.
         if len(chain) > 1 and chain[1] in _TURNED:
-            chain[1::2] = [_TURNED.get(relation, "") for relation in chain[1::2]]
+            if not all(relation in _TURNED for relation in chain[1::2]):
+                return ""
+            chain[1::2] = [_TURNED[relation] for relation in chain[1::2]]
             chain.reverse()
         # 3. Add the end that is missing: `x < 2` becomes `-\infty < x < 2`.
         if len(chain) == 3 and chain[0] == name:
             chain = [r"-\infty", "<", *chain]
         elif len(chain) == 3:
             chain += ["<", r"\infty"]
-        # 4. The variable must be in the middle, and nowhere else.
+        # 4. Both ends must be there, and the variable in the middle, and nowhere else.
         if len(chain) != 5 or not all(chain):
             return ""
         below, first_relation, middle, second_relation, above = chain

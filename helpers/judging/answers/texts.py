@@ -22,7 +22,76 @@ import unicodedata
 from itertools import accumulate, pairwise
 
 LONGEST_ANSWER = 1000  # characters; a longer answer must equal the row's, character for character
-_DEEPEST = 25  # boxes inside boxes
+_DEEPEST = 25  # boxes inside boxes, or quotes inside quotes; deeper ones stay
+
+# --- Boxes ----------------------------------------------------------------------------------------
+
+# Marks that may surround a whole answer.
+_BOXES = (
+    (r"\boxed{", "}"),
+    (r"\text{", "}"),
+    (r"\mathrm{", "}"),
+    (r"\textbf{", "}"),
+    (r"\mbox{", "}"),
+    (r"\ce{", "}"),
+    ("$$", "$$"),
+    ("$", "$"),
+    (r"\(", r"\)"),
+    (r"\[", r"\]"),
+    ("***", "***"),
+    ("**", "**"),
+    ("*", "*"),
+    ("`", "`"),
+)
+_BOX_ENDS = tuple({closing for _, closing in _BOXES})
+# Other spellings of a box: \fbox{5}, \boxed {5}, \boxed 5.
+_OPEN_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|([\w.]+))")
+# A command around words: \text{New} York.
+_LATEX_WORDS = re.compile(
+    r"\\(?:text|textbf|textit|textnormal|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}"
+)
+# A formula among words: $125$ miles. Spaces beside the dollars mean money: 5 $ or 6 $.
+_FORMULA = re.compile(r"(?<!\\)\$((?:[^$\\\s]|\\.)(?:[^$\\]|\\.)*)(?<!\s)\$")
+# A sign with a backslash: 5\%.
+_ESCAPED = re.compile(r"\\([%$&#_{}])")
+
+# --- The keyboard ---------------------------------------------------------------------------------
+
+# Zero-width spaces, direction marks, soft hyphens.
+_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
+# Each key, and the characters that NFKC does not replace by it.
+_KEYS = {
+    "-": "−–—‐‑‒－﹣",
+    "'": "‘’‚‛′ʼ",
+    '"': "“”„‟″«»",
+    "/": "⁄∕",
+    ":": "∶",
+    ".": "。｡٫",
+    ",": "、،٬",
+    "%": "٪",
+    "≤": "⩽≦",
+    "≥": "⩾≧",
+    "·": "⋅∙",
+    "->": "→⟶",
+}
+_TYPED = _INVISIBLE | {ord(look): key for key, looks in _KEYS.items() for look in looks}
+# x², x₂, ½
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ]+")
+_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
+_FRACTION = re.compile("[¼-¾⅐-⅞]")
+
+# --- Words ----------------------------------------------------------------------------------------
+
+# A comma with the spaces around it: red ,white. But not the comma of 1,234.
+_COMMA = re.compile(r" ?, ?+(?!\d{3})")
+# Exclamation and question marks after a word: Yes! But not after n! or 5!, which are factorials.
+_EXCLAIMED = re.compile(r"(?<=[^\W\d_]{2}|'[^\W\d_])[!?]++$")
+# A text in quotes.
+_QUOTED = re.compile(r"(['\"])(.+)\1", re.DOTALL)
+# A sign of a code: a digit, os.path, f(x), C++, -v.
+_SYMBOL = re.compile(r"[\d_]|\w[.(]\w|[^\w\s'\".,;:?()-]|(?<!\w)-")
+
+# --- Functions ------------------------------------------------------------------------------------
 
 
 def same_text(given: str, gold: str) -> bool:
@@ -43,11 +112,11 @@ def words_of(text: str) -> str:
     # 1. Make the spacing the same: one space between words, and after a comma, but not in 1,234.
     text = without_latex(plain_text(text))
     text = " ".join(text.split())
-    text = re.sub(r" ?, ?+(?!\d{3})", ", ", text)
+    text = _COMMA.sub(", ", text)
 
     # 2. Remove punctuation at the end, and quotes around the whole. There may be punctuation inside
     # the quotes and outside, "Paris!"., so repeat this until nothing changes.
-    for _ in range(3):
+    for _ in range(_DEEPEST):
         bare = text.rstrip("., ")
         bare = _EXCLAIMED.sub("", bare).rstrip("., ")
         quoted = _QUOTED.fullmatch(bare)
@@ -167,69 +236,6 @@ def without_latex(text: str) -> str:
     >>> without_latex(r"\text{New} York, 5\%"), without_latex("$125$ miles")
     ('New York, 5%', '125 miles')
     """
-    text = _LATEX_WORDS.sub(r"\1", text)  # \text{New} York
-    # $125$ miles
-    text = re.sub(r"(?<!\\)\$((?:[^$\\\s]|\\.)(?:[^$\\]|\\.)*)(?<!\s)\$", r"\1", text)
-    return re.sub(r"\\([%$&#_{}])", r"\1", text)  # 5\%
-
-
-# --- Boxes ----------------------------------------------------------------------------------------
-
-# Marks that may surround a whole answer.
-_BOXES = (
-    (r"\boxed{", "}"),
-    (r"\text{", "}"),
-    (r"\mathrm{", "}"),
-    (r"\textbf{", "}"),
-    (r"\mbox{", "}"),
-    (r"\ce{", "}"),
-    ("$$", "$$"),
-    ("$", "$"),
-    (r"\(", r"\)"),
-    (r"\[", r"\]"),
-    ("***", "***"),
-    ("**", "**"),
-    ("*", "*"),
-    ("`", "`"),
-)
-_BOX_ENDS = tuple({closing for _, closing in _BOXES})
-# Other spellings of a box: \fbox{5}, \boxed {5}, \boxed 5.
-_OPEN_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|([\w.]+))")
-# A command around words: \text{New} York.
-_LATEX_WORDS = re.compile(
-    r"\\(?:text|textbf|textit|textnormal|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}"
-)
-
-# --- The keyboard ---------------------------------------------------------------------------------
-
-# Zero-width spaces, direction marks, soft hyphens.
-_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
-# Each key, and the characters that NFKC does not replace by it.
-_KEYS = {
-    "-": "−–—‐‑‒－﹣",
-    "'": "‘’‚‛′ʼ",
-    '"': "“”„‟″«»",
-    "/": "⁄∕",
-    ":": "∶",
-    ".": "。｡٫",
-    ",": "、،٬",
-    "%": "٪",
-    "≤": "⩽≦",
-    "≥": "⩾≧",
-    "·": "⋅∙",
-    "->": "→⟶",
-}
-_TYPED = _INVISIBLE | {ord(look): key for key, looks in _KEYS.items() for look in looks}
-# x², x₂, ½
-_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ]+")
-_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
-_FRACTION = re.compile("[¼-¾⅐-⅞]")
-
-# --- Words ----------------------------------------------------------------------------------------
-
-# Exclamation and question marks after a word: Yes! But not after n! or 5!, which are factorials.
-_EXCLAIMED = re.compile(r"(?<=[^\W\d_]{2}|'[^\W\d_])[!?]++$")
-# A text in quotes.
-_QUOTED = re.compile(r"(['\"])(.+)\1", re.DOTALL)
-# A sign of a code: a digit, os.path, f(x), C++, -v.
-_SYMBOL = re.compile(r"[\d_]|\w[.(]\w|[^\w\s'\".,;:?()-]|(?<!\w)-")
+    text = _LATEX_WORDS.sub(r"\1", text)
+    text = _FORMULA.sub(r"\1", text)
+    return _ESCAPED.sub(r"\1", text)

@@ -6,7 +6,8 @@ file's owner, mode, times or attributes. It has no network, no access to other p
 environment variables. If we run as root, the program runs as the user nobody, without capabilities.
 
 `_confinement` finds out once what works on this machine. `_run_confined` runs a program: it starts
-`driver.py` in a confined process, sends it the job as a line of text, and reads the outcomes.
+`driver.py` in a confined process, and sends it the job as a line of text. `_read_outcomes` reads
+what comes back.
 
 Left out: a writable folder, because no limit on its size holds against one large or sparse file;
 and a running interpreter that is forked for each program.
@@ -23,8 +24,36 @@ import time
 import warnings
 from dataclasses import replace
 from functools import lru_cache
+from typing import BinaryIO, NamedTuple
 
 from helpers.judging.programs.sandbox import Job, Limits, Outcome, decode, limit_outcome
+
+_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+_DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
+# The files outside the Python installation that an interpreter needs.
+_SYSTEM = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/etc/ld.so.cache",
+    "/dev/null",
+    "/dev/urandom",
+    "/dev/zero",
+)
+# System calls refused in addition to sandlock's own list: changes to a file's metadata, for which
+# Landlock has no right; memory that no limit counts; access to another process by its number; and
+# reports about files elsewhere. `driver.refuse_more` refuses more.
+_DENIED = """
+    fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat
+    removexattr lremovexattr fremovexattr removexattrat file_setattr sync flock
+    memfd_create memfd_secret vmsplice
+    pidfd_open setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam
+    sched_setattr
+    inotify_init1 fanotify_init clock_settime settimeofday syslog
+"""
+# Older system calls, which only x86 still has.
+_DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"
 
 
 class Sandbox:
@@ -99,15 +128,13 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
     task = {
         "source": job.source,
         "calls": list(job.calls),
+        # A script has exactly one text here: `sandbox._run` runs it again for each.
         "stdin": job.stdin[0],
         "memory": limits.memory,
         "output": limits.output,
     }
     piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
     command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
-    outcomes: list[Outcome] = []
-    unfinished = b""  # the beginning of the next line
-    last = None  # the outcome of all remaining calls, once the program has ended or is stopped
     try:
         with Sandbox(**confinement).popen(command, **piped) as process:
             # 1. Send the job.
@@ -126,26 +153,13 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
             began = time.monotonic()
             end = began + limits.seconds
 
-            # 3. Read an outcome per line until the last one, the end of the process, or a limit.
-            while last is None and len(outcomes) < job.count:
-                seconds_left = end - time.monotonic()
-                if seconds_left <= 0 or not poll.poll(1000 * seconds_left):
-                    last = limit_outcome("timeout", limits)
-                elif len(unfinished) > 12 * limits.output + 20_000:  # more than any outcome needs
-                    last = limit_outcome("output", limits)
-                else:
-                    data = process.stdout.read(65536)
-                    if not data:
-                        break
-                    *lines, unfinished = (unfinished + data).split(b"\n")
-                    missing = job.count - len(outcomes)
-                    outcomes += [_read_outcome(line, limits) for line in lines[:missing]]
+            # 3. Read the outcomes.
+            read = _read_outcomes(process.stdout, poll, job.count, limits, end)
 
             # 4. End the process. If it has closed its output by itself, it first gets the rest of
             # its time to end, at most a second.
-            is_over = last is not None or len(outcomes) == job.count
             seconds_left = end - time.monotonic()
-            patience = 0.001 if is_over else min(1.0, max(0.001, seconds_left))
+            patience = min(1.0, max(0.001, seconds_left)) if read.closed else 0.001
             ended = process.wait(timeout=patience)
             seconds = time.monotonic() - began
     except (RuntimeError, OSError) as error:  # the machine failed, not the program
@@ -153,15 +167,53 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
         return [failed] * job.count
 
     # 5. The calls without an outcome have that of the limit, or of the way the process ended.
-    if last is None:
-        if ended.reason == ExitReason.SIGNALED:
-            message = f"it crashed the interpreter (signal {ended.signal})."
-            last = Outcome("error", error="Crash", message=message)
-        else:
-            message = "it ended the process before it was done."
-            last = Outcome("error", error="SystemExit", message=message)
-    outcomes += [last] * (job.count - len(outcomes))
+    if read.exceeded is not None:
+        last = read.exceeded
+    elif ended.reason == ExitReason.SIGNALED:
+        message = f"it crashed the interpreter (signal {ended.signal})."
+        last = Outcome("error", error="Crash", message=message)
+    else:
+        message = "it ended the process before it was done."
+        last = Outcome("error", error="SystemExit", message=message)
+    outcomes = read.outcomes + [last] * (job.count - len(read.outcomes))
     return [replace(outcome, seconds=seconds) for outcome in outcomes]
+
+
+class _Read(NamedTuple):
+    """What a program returned: the outcomes of its first calls, and why there are no more.
+
+    exceeded: the outcome of a limit that the program exceeded; None if it exceeded none.
+    closed: True if the program closed its output, most often by ending, before it was done.
+    """
+
+    outcomes: list[Outcome]
+    exceeded: Outcome | None = None
+    closed: bool = False
+
+
+def _read_outcomes(
+    output: BinaryIO, poll: select.poll, count: int, limits: Limits, end: float
+) -> _Read:
+    """Read an outcome per line until there are `count`, the program closes its output, or it
+    exceeds a limit.
+
+    poll: waits for the output. end: when the program's time is over, on the monotonic clock.
+    """
+    outcomes: list[Outcome] = []
+    unfinished = b""  # the beginning of the next line
+    while len(outcomes) < count:
+        seconds_left = end - time.monotonic()
+        if seconds_left <= 0 or not poll.poll(1000 * seconds_left):
+            return _Read(outcomes, exceeded=limit_outcome("timeout", limits))
+        if len(unfinished) > 12 * limits.output + 20_000:  # more than any outcome needs
+            return _Read(outcomes, exceeded=limit_outcome("output", limits))
+        data = output.read(65536)
+        if not data:
+            return _Read(outcomes, closed=True)
+        *lines, unfinished = (unfinished + data).split(b"\n")
+        missing = count - len(outcomes)
+        outcomes += [_read_outcome(line, limits) for line in lines[:missing]]
+    return _Read(outcomes)
 
 
 def _read_outcome(line: bytes, limits: Limits) -> Outcome:
@@ -179,31 +231,3 @@ def _read_outcome(line: bytes, limits: Limits) -> Outcome:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         message = f"what came out of the sandbox is not an outcome: {error!s:.200}"
         return Outcome("error", error="SandboxError", message=message)
-
-
-_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-_DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
-# The files outside the Python installation that an interpreter needs.
-_SYSTEM = (
-    "/lib",
-    "/lib64",
-    "/usr/lib",
-    "/usr/lib64",
-    "/etc/ld.so.cache",
-    "/dev/null",
-    "/dev/urandom",
-    "/dev/zero",
-)
-# System calls refused in addition to sandlock's own list: changes to a file's metadata, for which
-# Landlock has no right; memory that no limit counts; access to another process by its number; and
-# reports about files elsewhere. `driver.refuse_more` refuses more.
-_DENIED = """
-    fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat
-    removexattr lremovexattr fremovexattr removexattrat file_setattr sync flock
-    memfd_create memfd_secret vmsplice
-    pidfd_open setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam
-    sched_setattr
-    inotify_init1 fanotify_init clock_settime settimeofday syslog
-"""
-# Older system calls, which only x86 still has.
-_DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"

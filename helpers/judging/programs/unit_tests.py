@@ -26,6 +26,30 @@ from dataclasses import dataclass, replace
 from helpers.judging.programs.driver import encode
 from helpers.judging.programs.sandbox import Outcome, check_hashed, decode
 
+# The parts of an expression that can be evaluated, and the functions that a test may apply, to
+# literals or to the value of the call.
+_LITERALS = (
+    *(ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.expr_context),
+    *(ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
+)
+_KINDS = (bool, int, float, complex, str, list, tuple, set, frozenset, dict)
+_CALLABLE = {known.__name__: known for known in (*_KINDS, sorted, len, round, abs, sum, min, max)}
+_CALLABLE["Counter"] = lambda *items: dict(Counter(*items))
+# The largest result of an operation in a test, so that a slip such as 9**9**9 does not hang.
+_MOST_BITS = 100_000
+_MOST_ITEMS = 10_000_000
+# The tolerance of printed numbers, as in programming contests: six digits are usually printed.
+PRINTED_TOLERANCE = 1e-6
+# A number with a decimal point, which the expected output must have, and any number. Their digits
+# are limited, because two huge numbers are both infinity as floats, and so would be equal.
+_DECIMAL = re.compile(r"[-+]?\d{1,30}\.\d{1,30}(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE
+)
+# The fields of a test that is an object.
+_FIELDS_OF_SCRIPT = {"stdin", "stdout", "tolerance"}
+_FIELDS_OF_CALL = {"call", "args", "value", "tolerance"}
+
 
 @dataclass(frozen=True)
 class Test:
@@ -164,33 +188,30 @@ def same_output(printed: str, expected: str, tolerance: float = 0.0) -> bool:
     if len(lines) != len(expected_lines):
         return False
     for line, expected_line in zip(lines, expected_lines, strict=True):
-        if line == expected_line:
-            continue
-        # Compare word by word. The spaces between words are split off as words of their own, so
-        # they must be the same.
-        words = re.split("( +)", line)
-        expected_words = re.split("( +)", expected_line)
-        if not tolerance or len(words) != len(expected_words):
+        if not _same_line(line, expected_line, tolerance):
             return False
-        for word, expected_word in zip(words, expected_words, strict=True):
-            if word == expected_word:
-                continue
-            are_numbers = _NUMBER.fullmatch(word) and _DECIMAL.fullmatch(expected_word)
-            if not are_numbers or not math.isclose(
-                float(word), float(expected_word), rel_tol=tolerance, abs_tol=tolerance
-            ):
-                return False
     return True
 
 
-# The tolerance of printed numbers, as in programming contests: six digits are usually printed.
-PRINTED_TOLERANCE = 1e-6
-# A number with a decimal point, which the expected output must have, and any number. Their digits
-# are limited, because two huge numbers are both infinity as floats, and so would be equal.
-_DECIMAL = re.compile(r"[-+]?\d{1,30}\.\d{1,30}(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE)
-_NUMBER = re.compile(
-    r"[-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE
-)
+def _same_line(line: str, expected: str, tolerance: float) -> bool:
+    """Return whether two lines have the same words, up to the tolerance of numbers. The spaces
+    between words are split off as words of their own, so they must be the same.
+    """
+    if line == expected:
+        return True
+    words = re.split("( +)", line)
+    expected_words = re.split("( +)", expected)
+    if not tolerance or len(words) != len(expected_words):
+        return False
+    for word, expected_word in zip(words, expected_words, strict=True):
+        if word == expected_word:
+            continue
+        are_numbers = _NUMBER.fullmatch(word) and _DECIMAL.fullmatch(expected_word)
+        if not are_numbers or not math.isclose(
+            float(word), float(expected_word), rel_tol=tolerance, abs_tol=tolerance
+        ):
+            return False
+    return True
 
 
 def _printed_lines(text: object) -> list[str]:
@@ -204,39 +225,74 @@ def _printed_lines(text: object) -> list[str]:
 # --- Tests as objects -----------------------------------------------------------------------------
 
 
-_FIELDS_OF_SCRIPT = {"stdin", "stdout", "tolerance"}
-_FIELDS_OF_CALL = {"call", "args", "value", "tolerance"}
-
-
 def _test_of_object(test: object, number: int) -> Test:
     """Return the test in an object with `call` or `stdout`. Raise ValueError for anything else."""
     fields = test if isinstance(test, dict) else {}
-    # Parquet adds None for a missing field. None may also be the value that a call must return.
-    fields = {name: field for name, field in fields.items() if field is not None}
-    match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | fields:
-        # {"stdin": "1 2\n", "stdout": "3\n"}
-        case {"stdin": str(stdin), "stdout": str(stdout)} if fields.keys() <= _FIELDS_OF_SCRIPT:
-            tolerance = fields.get("tolerance", PRINTED_TOLERANCE)
-            if isinstance(tolerance, int | float) and tolerance >= 0:
-                stdin = stdin.replace("\r\n", "\n")
-                return Test(stdin=stdin, value=stdout, tolerance=float(tolerance))
-        # {"call": "add", "args": [1, 2], "value": 3}
-        case {
-            "call": str(call),
-            "args": list() | tuple() as args,
-            "value": value,
-            "tolerance": int() | float() as tolerance,
-        } if "value" in test and fields.keys() <= _FIELDS_OF_CALL:
-            with contextlib.suppress(TypeError, ValueError):
-                _check_plain([*args, value])
-                if call.isidentifier() and tolerance >= 0:
-                    return Test(call, tuple(args), value, tolerance=float(tolerance))
+    # Parquet adds None for a missing field.
+    if fields.get("stdout") is not None:
+        return _test_of_script(fields, number)
+    if fields.get("call") is not None:
+        return _test_of_call(fields, number)
     raise ValueError(
         f"test {number} is {_short(test)}: give asserts only, or objects only. An object needs "
-        "`call`, the name of a function, and `value`, and may have `args`, a list, and "
-        "`tolerance`, a number of 0 or more; or the texts `stdin` and `stdout`, with a `tolerance` "
-        "for printed decimals. Only plain data can be compared."
+        "`call` and `value`, or the texts `stdin` and `stdout`."
     )
+
+
+def _test_of_script(fields: dict, number: int) -> Test:
+    """Return the test in {"stdin": "1 2\\n", "stdout": "3\\n"}.
+
+    number: its place among the tests, from 1, for the message of an error.
+    """
+    given = {name: field for name, field in fields.items() if field is not None}
+    stdin = given.get("stdin", "")
+    tolerance = given.get("tolerance", PRINTED_TOLERANCE)
+    if not (
+        given.keys() <= _FIELDS_OF_SCRIPT
+        and isinstance(stdin, str)
+        and isinstance(given["stdout"], str)
+        and isinstance(tolerance, int | float)
+        and tolerance >= 0
+    ):
+        raise ValueError(
+            f"test {number} is {_short(fields)}: the test of a script has the texts `stdin` and "
+            "`stdout`, may have a `tolerance` for printed decimals, a number of 0 or more, and has "
+            "nothing else."
+        )
+    stdin = stdin.replace("\r\n", "\n")
+    return Test(stdin=stdin, value=given["stdout"], tolerance=float(tolerance))
+
+
+def _test_of_call(fields: dict, number: int) -> Test:
+    """Return the test in {"call": "add", "args": [1, 2], "value": 3}.
+
+    number: its place among the tests, from 1, for the message of an error.
+    """
+    given = {name: field for name, field in fields.items() if field is not None}
+    call = given["call"]
+    args = given.get("args", [])
+    tolerance = given.get("tolerance", 0.0)
+    if not (
+        given.keys() <= _FIELDS_OF_CALL
+        and isinstance(call, str)
+        and call.isidentifier()
+        and isinstance(args, list | tuple)
+        and "value" in fields  # None may be the value that the call must return
+        and isinstance(tolerance, int | float)
+        and tolerance >= 0
+    ):
+        raise ValueError(
+            f"test {number} is {_short(fields)}: the test of a call needs `call`, the name of a "
+            "function, and `value`, may have `args`, a list, and `tolerance`, a number of 0 or "
+            "more, and has nothing else."
+        )
+    try:
+        _check_plain([*args, fields["value"]])
+    except (TypeError, ValueError) as reason:
+        raise ValueError(
+            f"test {number} is {_short(fields)}: {reason}. Only plain data can be compared."
+        ) from None
+    return Test(call, tuple(args), fields["value"], tolerance=float(tolerance))
 
 
 def _check_plain(values: list) -> None:
@@ -266,28 +322,12 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
         ) from None
 
     # 1. Collect the statements, and the name that `check` has for the tested function.
-    candidate = None
-    statements = []
-    for statement in body:
-        match statement:
-            # def check(candidate): …
-            case ast.FunctionDef("check", ast.arguments([], [argument], None, [], [], None, [])):
-                candidate = argument.arg
-                statements += statement.body
-            # check(add), at the end
-            case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])) if name in (
-                candidate,
-                entry_point,
-            ):
-                pass
-            case _:
-                statements.append(statement)
+    statements, candidate = _unfolded(body, entry_point)
     if candidate and entry_point is None:
         raise ValueError(
             "check() tests a `candidate`, but nothing says which function that is: give the column "
             "`entry_point`."
         )
-
     # 2. Read each assert, skip statements that test nothing, and refuse all others.
     tests = []
     for statement in statements:
@@ -316,6 +356,40 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
             ) from None
         tests.append(replace(test, call=entry_point) if candidate else test)
     return tests
+
+
+def _unfolded(body: list[ast.stmt], entry_point: str | None) -> tuple[list[ast.stmt], str | None]:
+    """Return the statements with those of `check` in its place, and the name that `check` has for
+    the tested function; None if there is no `check`.
+    """
+    statements = []
+    candidate = None
+    for statement in body:
+        match statement:
+            # def check(candidate): …
+            case ast.FunctionDef(
+                name="check",
+                args=ast.arguments(
+                    posonlyargs=[],
+                    args=[argument],
+                    vararg=None,
+                    kwonlyargs=[],
+                    kw_defaults=[],
+                    kwarg=None,
+                    defaults=[],
+                ),
+            ):
+                candidate = argument.arg
+                statements += statement.body
+            # check(add), at the end
+            case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])) if name in (
+                candidate,
+                entry_point,
+            ):
+                pass
+            case _:
+                statements.append(statement)
+    return statements, candidate
 
 
 def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
@@ -378,22 +452,48 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
 
 def _literal(node: ast.expr) -> object:
     """Return the value of an expression that has only literals, arithmetic, and functions such as
-    `set` and `float`. Raise ValueError if it contains another name or an attribute.
+    `set` and `float`. Raise ValueError if it contains another name or an attribute, or if a result
+    would be too large.
     """
     for part in ast.walk(node):
         is_known_name = isinstance(part, ast.Name) and part.id in _CALLABLE
         if not is_known_name and not isinstance(part, _LITERALS):
             raise ValueError(f"`{ast.unparse(node)}` is not plain data")
-    # `eval` can now do nothing but compute with literals and call the functions of _CALLABLE.
+    # Inner operations come first: of `9**9**9`, the second power is checked, and then computed to
+    # check the first.
+    operations = [part for part in ast.walk(node) if isinstance(part, ast.BinOp)]
+    for part in reversed(operations):
+        if _is_too_large(part.op, _evaluated(part.left), _evaluated(part.right)):
+            raise ValueError(f"`{ast.unparse(part)}` is too large")
+    return _evaluated(node)
+
+
+def _evaluated(node: ast.expr) -> object:
+    """Return the value of an expression of _LITERALS and _CALLABLE: `eval` can then do nothing but
+    compute with literals and call these functions.
+    """
     expression = compile(ast.Expression(node), "<tests>", "eval")
     return eval(expression, {"__builtins__": {}}, _CALLABLE)
 
 
-_LITERALS = (
-    *(ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.expr_context),
-    *(ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
-)
-# The functions that a test may apply, to literals or to the value of the call.
-_KINDS = (bool, int, float, complex, str, list, tuple, set, frozenset, dict)
-_CALLABLE = {known.__name__: known for known in (*_KINDS, sorted, len, round, abs, sum, min, max)}
-_CALLABLE["Counter"] = lambda *items: dict(Counter(*items))
+def _is_too_large(operation: ast.operator, left: object, right: object) -> bool:
+    """Return whether an operation may take too long, before it is computed."""
+    match operation, left, right:
+        case ast.Pow(), int(), int():  # 9**9
+            return left.bit_length() * right > _MOST_BITS
+        case ast.LShift(), int(), int():  # 1 << 9
+            return left.bit_length() + right > _MOST_BITS
+        case ast.Mult(), str() | bytes() | list() | tuple(), int():  # "a" * 9
+            return _items_in(left) * right > _MOST_ITEMS
+        case ast.Mult(), int(), str() | bytes() | list() | tuple():  # 9 * "a"
+            return _items_in(right) * left > _MOST_ITEMS
+    return False
+
+
+def _items_in(value: object) -> int:
+    """Return the number of characters in a text, or of items in a list, at every level."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return sum(1 + _items_in(item) for item in value)
+    return 0
