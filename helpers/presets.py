@@ -256,10 +256,10 @@ def settle(
             )
         start = PRESETS[start]
     if isinstance(start, dict):
-        # A manifest of an older version may lack settings, which get their defaults, and may have
-        # some that no longer exist, which are left out.
+        # A manifest of an older version may lack settings, which get their defaults (or None, which
+        # the rules refuse), and may have some that no longer exist, which are left out.
         names = [setting.name for setting in fields(Preset)]
-        start = Preset(**{name: start[name] for name in names if name in start})
+        start = Preset(**{name: start.get(name, getattr(Preset, name, None)) for name in names})
 
     # 2. what the parameters change: those that are not None
     for name in changes:

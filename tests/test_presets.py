@@ -414,6 +414,11 @@ def test_what_an_older_version_recorded_gets_todays_defaults():
     assert settle(old | {"name": "pocket", "needs_gb": 0}) == POCKET
 
 
+def test_recorded_settings_without_a_name_or_memory_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="needs_gb"):
+        settle({"name": "pocket"})
+
+
 def test_what_a_run_recorded_is_sampled_from_though_it_is_no_longer_allowed():
     recorded = asdict(POCKET) | {"loss_type": "dr_grpo"}
     assert settle(recorded, temperature=0.5).loss_type == "dr_grpo"

@@ -75,7 +75,11 @@ def mcnemar_test(won: int, lost: int) -> float:
     0.0703
     """
     discordant = won + lost
-    tail = sum(math.comb(discordant, i) for i in range(min(won, lost) + 1))
+    tail = 0
+    term = 1  # the binomial coefficient of discordant and i
+    for i in range(min(won, lost) + 1):
+        tail += term
+        term = term * (discordant - i) // (i + 1)
     return min(1.0, 2 * tail / 2**discordant)
 
 
