@@ -108,7 +108,7 @@ _sixteen = ",".join(map(str, range(16)))  # CUDA ignores numbers beyond the GPUs
 _visible = os.environ.get("CUDA_VISIBLE_DEVICES", _sixteen)
 _launched = "LOCAL_RANK" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
 if not _launched and "," in _visible:
-    # Keep the first GPU, and note all of them; `environment.this_machine` says which is kept.
+    # Keep the first GPU, and note all of them; `environment.say_which_gpu` says which is kept.
     os.environ["GRPO_ALL_GPUS"] = _visible
     os.environ["CUDA_VISIBLE_DEVICES"] = _visible.split(",")[0]
 elif _launched:

@@ -1,4 +1,5 @@
-"""Describe this machine, compare the installed packages with the pins, and install the suite.
+"""Describe this machine, compare the installed packages with the pins, install the suite, and quiet
+its libraries in a notebook.
 
 This module needs only the standard library, because it runs before the install. `make setup`, the
 first cell in Colab and `python -m helpers install` all call `install`. Packages that no notebook
@@ -30,6 +31,12 @@ OLDEST_CAPABILITY = 7.5
 # Orin, Thor and GB10 (DGX Spark) use the machine's memory; nvidia-smi reports none of their own.
 _SHARE_MEMORY = (8.7, 11.0, 12.1)
 _BF16_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
+# The end of each sentence of `gpu_obstacle`.
+_TO_USE_THE_CPU = (
+    "To train on the CPU on purpose, use `--preset pocket` and hide the GPU: "
+    "CUDA_VISIBLE_DEVICES= before the command, or `%env CUDA_VISIBLE_DEVICES=` as the first cell "
+    "of a restarted notebook."
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Machine:
     python: str
     system: str
     driver: str = ""  # of the GPU, such as 580.95.05; empty if unknown
+    note: str = ""  # which of several GPUs this is, or why none was found; see `say_which_gpu`
 
     @property
     def bf16(self) -> bool:
@@ -71,10 +79,9 @@ def this_machine() -> Machine:
         try:
             gpu |= _first_gpu(memory)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
-            print(
+            gpu["note"] = (
                 f"nvidia-smi is there but could not be read ({error}); continuing without a GPU. "
-                f"To use one, its driver must be {OLDEST_DRIVER} or newer.",
-                file=sys.stderr,
+                f"To use one, its driver must be {OLDEST_DRIVER} or newer."
             )
     return Machine(
         **gpu,
@@ -90,8 +97,8 @@ def _first_gpu(machine_memory: int) -> dict:
     visible.
 
     As in CUDA, an entry of CUDA_VISIBLE_DEVICES is a number or the beginning of a GPU's UUID; if
-    the first entry matches no GPU, none is visible. Slices of a GPU (MIG) are not recognised. If
-    importing `helpers` has hidden other GPUs from this process, a sentence is printed.
+    the first entry matches no GPU, none is visible. Slices of a GPU (MIG) are not recognised. The
+    note says if importing `helpers` has hidden other GPUs from this process.
 
     machine_memory: in bytes; the GPU's own for one that uses it.
     """
@@ -118,13 +125,19 @@ def _first_gpu(machine_memory: int) -> dict:
             }
     # helpers/__init__.py sets this variable if it has hidden the others
     if gpu and len(listed) > 1 and "GRPO_ALL_GPUS" in os.environ:
-        print(
+        gpu["note"] = (
             f"This process uses one of the {len(listed)} GPUs: {gpu['gpu']} "
             f"(CUDA_VISIBLE_DEVICES={first}). Set CUDA_VISIBLE_DEVICES to use another; "
-            "docs/multi-gpu.md trains on all.",
-            file=sys.stderr,
+            "docs/multi-gpu.md trains on all."
         )
     return gpu
+
+
+@cache  # prints once in a process
+def say_which_gpu(machine: Machine) -> None:
+    """Print which of several GPUs is used, or that nvidia-smi could not be read."""
+    if machine.note:
+        print(machine.note, file=sys.stderr)
 
 
 def cpu_has_bf16() -> bool:
@@ -162,33 +175,27 @@ def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:
     # with GRPO_ANY_VERSIONS (`make gpu-check`), an old driver is no obstacle if torch sees the GPU
     works_anyway = seen and os.environ.get("GRPO_ANY_VERSIONS")
     if is_old and not works_anyway:
-        why = (
+        return (
             f"the driver of {machine.gpu} is {machine.driver}, and the pinned torch needs "
             f"{OLDEST_DRIVER} or newer. Update the driver; where you cannot, as in Colab, use "
-            "another machine."
+            f"another machine. {_TO_USE_THE_CPU}"
         )
-    elif 0 < machine.compute_capability < OLDEST_CAPABILITY:
-        why = (
+    if 0 < machine.compute_capability < OLDEST_CAPABILITY:
+        return (
             f"{machine.gpu} has compute capability {machine.compute_capability}, but the pinned "
             f"torch supports {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Use a newer card; "
-            "in Kaggle, choose the accelerator GPU T4 x2."
+            f"in Kaggle, choose the accelerator GPU T4 x2. {_TO_USE_THE_CPU}"
         )
-    elif seen:
+    if seen:
         return None
-    elif not torch_has_cuda():
-        why = (
+    if not torch_has_cuda():
+        return (
             f"torch {installed_version('torch')} is a build for the CPU, so it does not see "
-            f"{machine.gpu}. Replace it: python -m helpers install."
-        )
-    else:
-        why = (
-            f"torch does not see {machine.gpu}, although nvidia-smi does. To see the reason, run "
-            '`python -c "import torch; torch.zeros(1).cuda()"`.'
+            f"{machine.gpu}. Replace it: python -m helpers install. {_TO_USE_THE_CPU}"
         )
     return (
-        f"{why} To train on the CPU on purpose, use `--preset pocket` and hide the GPU: "
-        "CUDA_VISIBLE_DEVICES= before the command, or `%env CUDA_VISIBLE_DEVICES=` as the first "
-        "cell of a restarted notebook."
+        f"torch does not see {machine.gpu}, although nvidia-smi does. To see the reason, run "
+        f'`python -c "import torch; torch.zeros(1).cuda()"`. {_TO_USE_THE_CPU}'
     )
 
 
@@ -321,7 +328,7 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     is missing or has another version, and for a torch without CUDA beside a GPU.
     """
     wrong = []
-    for name in pins().keys() & requirements(machine):
+    for name in pins().keys() & requirements(machine).keys():
         pin = pins()[name]
         have = installed_version(name)
         if have is None or have.split("+")[0] != pin:
@@ -339,6 +346,7 @@ def install(machine: Machine) -> None:
 
     Unsloth is installed after the others and without its dependencies. ValueError on failure.
     """
+    say_which_gpu(machine)
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print(f"{requirements_file(machine).name}: everything is installed already")
         return
@@ -392,6 +400,7 @@ def install_optional(name: str) -> None:
     command = [sys.executable, "-m", "pip", "install", *_QUIETLY, "--no-warn-conflicts"]
     command += ["--constraint", str(PROJECT / "requirements.txt")]
     if torch := installed_version("torch"):
+        # `===` compares the text: `==2.13.0` would also allow another build, such as 2.13.0+cpu
         command.append(f"torch==={torch}")
     if name in WITHOUT_DEPENDENCIES:
         command.append("--no-deps")
@@ -431,7 +440,7 @@ def set_up_hosted() -> None:
 
 def quiet() -> None:
     """Silence progress bars and notices that say nothing about the run. Other warnings stay on. If
-    the machine has several GPUs, say which one is used (`this_machine`).
+    the machine has several GPUs, say which one is used.
 
     Call this before importing the libraries. vLLM logs each start and sleep at level INFO, and
     Unsloth resets VLLM_LOGGING_LEVEL to INFO (unsloth_zoo's `patch_vllm`). So vLLM is kept from
@@ -451,7 +460,7 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     # with Unsloth's GPU code, Transformers warns about its own arguments at each call of `generate`
     logging.getLogger("transformers.generation.utils").addFilter(_not_of_generate_arguments)
-    this_machine()
+    say_which_gpu(this_machine())
 
 
 def _not_of_generate_arguments(record: logging.LogRecord) -> bool:

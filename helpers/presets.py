@@ -12,7 +12,7 @@ import re
 from dataclasses import fields, replace
 
 from helpers import PROJECT, families, processes, smollm2
-from helpers.environment import Machine, gpu_obstacle, this_machine, vllm_obstacle
+from helpers.environment import Machine, gpu_obstacle, say_which_gpu, this_machine, vllm_obstacle
 from helpers.settings import (
     GENERATED,
     POCKET_MODEL,
@@ -247,7 +247,9 @@ def settle(
     """
     # 1. where the settings start
     if start == "auto":
-        start = pick(machine or this_machine())
+        here = machine or this_machine()
+        say_which_gpu(here)
+        start = pick(here)
     if not isinstance(start, dict | Preset):
         if start not in PRESETS:
             raise ValueError(

@@ -129,6 +129,7 @@ def test_the_first_visible_gpu_is_found(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     seen = this_machine()
     assert (seen.gpu, seen.gpu_memory_gb, seen.compute_capability) == found
+    environment.say_which_gpu(seen)
     assert ("could not be read" in capsys.readouterr().err) is (TWO not in script)
 
 

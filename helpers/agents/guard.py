@@ -46,6 +46,7 @@ from helpers.agents.protocol import (
 from helpers.tags import on_one_line
 
 _SHOWN = 200  # characters of arguments and messages in a fault
+_LIMITS_BELOW = 10**9  # for each limit; Python cannot wait for more than 9e9 seconds
 # a training run ends if more than this share of its episodes died, and at least this many; each may
 # have left a thread behind
 _MOST_DEAD = 0.01
@@ -104,8 +105,14 @@ class Guarded:
             ("result_characters", result_characters, 100),
         )
         for name, value, least in limits:
-            if not isinstance(value, (int, float)) or not least <= value < 1e9:
-                raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not least <= value < _LIMITS_BELOW:
+                raise ValueError(
+                    f"{name}={value!r} must be a number of at least {least} and below "
+                    f"{_LIMITS_BELOW:,}."
+                )
+        if turns % 1:
+            raise ValueError(f"turns={turns!r} must be a whole number.")
         problems = check_environment(factory)
         if problems:
             raise ValueError(" ".join(problems))

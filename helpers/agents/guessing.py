@@ -21,8 +21,11 @@ class Guessing:
     def __init__(self, span: int = 100):
         self._span = span
         self._enough = span.bit_length()
+        self._number = 0  # until `reset` draws one
+        self._guesses = []
 
     def reset(self, seed: int, **columns) -> str:
+        """Draw a number, and return the question about it."""
         self._number = random.Random(int(seed)).randint(1, self._span)
         self._guesses = []
         return (
@@ -46,6 +49,7 @@ class Guessing:
         return f"{where} than {number}." if left else f"{where}. No guesses are left."
 
     def get_reward(self) -> float:
+        """Return what the guesses have earned; the docstring of the class says how much."""
         if self._number not in self._guesses:
             return 0.1 if self._guesses else 0.0
         return max(0.4, round(1.0 - 0.1 * max(0, len(self._guesses) - self._enough), 1))
@@ -107,7 +111,13 @@ def _total_guesses(count: int) -> int:
     """Return the sum, over all of `count` numbers, of the guesses that halving takes to find them
     (the depths in a balanced tree).
 
+    The tree has d = count.bit_length() levels. A full level k has 2**(k - 1) numbers, and each of
+    them takes k guesses. Levels 1 to d - 1 are full: they have 2**(d - 1) - 1 numbers, which take
+    (d - 2) * 2**(d - 1) + 1 guesses in all. The last level has the other count - 2**(d - 1) + 1
+    numbers, which take d guesses each. The sum is (count + 1) * d - 2**d + 1.
+
     >>> [_total_guesses(count) for count in (0, 1, 3)]
     [0, 1, 5]
     """
-    return (count + 1) * count.bit_length() - 2 ** count.bit_length() + 1
+    levels = count.bit_length()
+    return (count + 1) * levels - 2**levels + 1

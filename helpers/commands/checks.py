@@ -11,7 +11,7 @@ from helpers.commands.notebooks import defaults, notebook_paths
 from helpers.data.prompts import example_turns
 from helpers.data.sources import check_columns, check_source
 from helpers.data.tasks import check_model
-from helpers.environment import this_machine
+from helpers.environment import say_which_gpu, this_machine
 from helpers.judging.answers import check_kind
 from helpers.rewards import own
 from helpers.rewards.controls import check_control
@@ -87,6 +87,7 @@ def check_call(
 
     # 4. Check the settings.
     machine = this_machine()
+    say_which_gpu(machine)
     backend = "unsloth"
     given = settings_in(parameters)
     if start:

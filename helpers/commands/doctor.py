@@ -36,6 +36,7 @@ def main(parsed: argparse.Namespace) -> int:
         settings["model"] = absolute(parsed.model)
     name = settings.pop("preset", parsed.preset)
     machine = environment.this_machine()
+    environment.say_which_gpu(machine)
     preset = presets.settle(name, **settings)
 
     # the machine, the preset and the installed packages

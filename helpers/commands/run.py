@@ -17,8 +17,13 @@ from helpers import commands, presets
 from helpers.commands.checks import check_call, check_names
 from helpers.commands.notebooks import defaults, notebook_paths, parameters_of, run_notebook
 from helpers.parameters import read_parameters
+from helpers.results.tables import summary
 from helpers.runs import GIVEN, LESSONS, MAKERS, PARTS, PIPELINE, TRAINING_LOCK, Run, lock
 from helpers.settings import SETTINGS
+
+_PIPELINE_RUN = "demo"  # the run of 01 to 05 if the command names none
+_TRAINING = "03"  # the notebook that continues from a checkpoint
+_MEASURES = {"05", *LESSONS}  # the notebooks that measure accuracies
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run",
         metavar="NAME",
-        help="the run folder under runs/ (default: the notebooks' own; demo for 01 to 05)",
+        help="the run folder under runs/ (default: the notebooks' own; "
+        f"{_PIPELINE_RUN} for 01 to 05)",
     )
     parser.add_argument(
         "--preset",
@@ -70,11 +76,11 @@ def main(parsed: argparse.Namespace) -> int:
             "NAME. To change a parameter, type the command again with the notebooks that are left, "
             "such as --only 03,04,05."
         )
-    return resume(parsed.run or "demo")
+    return resume(parsed.run or _PIPELINE_RUN)
 
 
 def run_notebooks(
-    name: str | None,
+    given_name: str | None,
     preset: str | None,
     only: str | None,
     parameters: list[str],
@@ -82,7 +88,7 @@ def run_notebooks(
 ) -> int:
     """Execute the notebooks named on the command line; return the exit code, as `execute`.
 
-    name: the run; with None, each notebook writes to its own default run.
+    given_name: the run; with None, each notebook writes to its own default run.
     preset, only, parameters: the texts of `--preset`, `--only` and each `-p`.
     once: if the last command of a run was the same, execute only the notebooks it did not finish.
     """
@@ -95,20 +101,20 @@ def run_notebooks(
     # 1. Group the notebooks by run, because each lesson has its own default run.
     notebooks_of_run: dict[str, list[str]] = {}
     for number in numbers:
-        run = name or defaults([number])["run"]
-        notebooks_of_run.setdefault(run, []).append(number)
+        name = given_name or defaults([number])["run"]
+        notebooks_of_run.setdefault(name, []).append(number)
 
     # 2. Check every later run before the first one starts; `execute` checks the first.
-    for run, notebooks in list(notebooks_of_run.items())[1:]:
-        check_call(run, notebooks, parameters_of(notebooks, values))
+    for name, notebooks in list(notebooks_of_run.items())[1:]:
+        check_call(name, notebooks, parameters_of(notebooks, values))
 
     # 3. Execute one run after the other, until one fails.
-    for run, notebooks in notebooks_of_run.items():
+    for name, notebooks in notebooks_of_run.items():
         given = parameters_of(notebooks, values)
-        if once and Run(run).is_last_call(notebooks, given):
-            code = resume(run)
+        if once and Run(name).is_last_call(notebooks, given):
+            code = resume(name)
         else:
-            code = execute(run, notebooks, given)
+            code = execute(name, notebooks, given)
         if code:
             return code
     return 0
@@ -148,71 +154,95 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     OSError for a call that `check_call` refuses, and for a run that another process executes;
     nothing is written then.
     """
+    # 1. Refuse what cannot run, and notebooks that need prepared data, if the run does not exist:
+    # `section` then raises FileNotFoundError, with the names of the runs that do.
     run = Run(name)
     check_call(name, numbers, parameters)
-    if numbers[0] not in PARTS["data"].notebooks and not run.folder.is_dir():
-        run.section("data")  # raises, and names the runs that are there
+    needs_data = numbers[0] not in PARTS["data"].notebooks
+    if needs_data and not run.folder.is_dir():
+        run.section("data")
+
     end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
-        # 1. Refuse a run that a kernel in Jupyter is training.
+        # 2. Refuse a run that a kernel in Jupyter is training.
         if set(numbers) & set(MAKERS):
             with lock(run.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
 
-        # 2. Record the call, for --resume, before the first notebook starts.
-        call = run.last_call
+        # 3. Record the call for --resume, and execute one notebook after the other.
         if resumed:
-            print(
-                f"resuming run {name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}"
-            )
-            saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
-            if numbers[0] == "03" and not any(saved):
-                print("no checkpoint was saved, so notebook 03 starts from the beginning")
+            _print_resumed(run, numbers, parameters)
         else:
-            if run.is_last_call(numbers, parameters) and not run.notebooks_left():
-                print(
-                    f"note: this command was finished in run {name!r}; it executes "
-                    f"{', '.join(numbers)} again. With --once, it would not."
-                )
-            call |= {"parameters": parameters, "notebooks": numbers, "done": []}
-        run.record("call", **call)
-
-        # 3. Kernels start in notebooks/; let them import modules from the folder of the command,
-        # too. The dictionary drops paths that are there twice.
-        paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
-
-        # 4. Execute one notebook after the other, and record each that is done. Its kernel cannot
-        # tell a parameter that was given from its default; GIVEN tells it, for the manifest.
-        again = f"`python -m helpers run --run {name} --resume`"
+            _record_call(run, numbers, parameters)
+        _let_kernels_import()
         began = time.monotonic()
         for number in numbers:
-            values = parameters_of([number], parameters)
-            call["given"][number] = values
-            run.record("call", **call)
-            os.environ[GIVEN] = json.dumps(values)
-            try:
-                succeeded = run_notebook(notebook_paths()[number], run, {"run": name} | values)
-            except KeyboardInterrupt:
-                # hide the errors that asyncio would print about the stopped kernel
-                logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-                print(
-                    f"\nEverything saved so far is intact; continue with {again}.", file=sys.stderr
-                )
-                raise
-            if not succeeded:
-                print(
-                    f"Once the cause is gone, continue with {again}. If a parameter is the cause, "
-                    "type the command again with another value.",
-                    file=sys.stderr,
-                )
+            if not _execute_one(run, number, parameters_of([number], parameters)):
                 return 1
-            call["done"].append(number)
-            run.record("call", **call)
         plural = "s" if len(numbers) > 1 else ""
         print(f"\n{len(numbers)} notebook{plural} in {time.monotonic() - began:.0f} s")
         _print_result(run, numbers)
     return 0
+
+
+def _print_resumed(run: Run, numbers: list[str], parameters: dict) -> None:
+    """Print what is left of the run's last command, and whether its training begins anew."""
+    print(f"resuming run {run.name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}")
+    saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
+    if numbers[0] == _TRAINING and not any(saved):
+        print("no checkpoint was saved, so notebook 03 starts from the beginning")
+
+
+def _record_call(run: Run, numbers: list[str], parameters: dict) -> None:
+    """Record what a command asks of a run, for --resume; say so if it is what the last one did."""
+    if run.is_last_call(numbers, parameters) and not run.notebooks_left():
+        print(
+            f"note: this command was finished in run {run.name!r}; it executes "
+            f"{', '.join(numbers)} again. With --once, it would not."
+        )
+    asked = {"parameters": parameters, "notebooks": numbers, "done": []}
+    run.record("call", **run.last_call | asked)
+
+
+def _let_kernels_import() -> None:
+    """Let kernels, which start in notebooks/, also import modules from the command's folder."""
+    paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    # the dictionary drops paths that are there twice
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+
+
+def _execute_one(run: Run, number: str, values: dict) -> bool:
+    """Execute one notebook with these parameters, and record it as done if it succeeded; return
+    whether it did.
+    """
+    # 1. Note the parameters that were given. The kernel cannot tell them from the defaults; GIVEN
+    # tells it, for the manifest.
+    call = run.last_call
+    call["given"][number] = values
+    run.record("call", **call)
+    os.environ[GIVEN] = json.dumps(values)
+
+    # 2. Execute the notebook. If it does not finish, say how to continue.
+    again = f"`python -m helpers run --run {run.name} --resume`"
+    try:
+        succeeded = run_notebook(notebook_paths()[number], run, {"run": run.name} | values)
+    except KeyboardInterrupt:
+        # hide the errors that asyncio would print about the stopped kernel
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        print(f"\nEverything saved so far is intact; continue with {again}.", file=sys.stderr)
+        raise
+    if not succeeded:
+        print(
+            f"Once the cause is gone, continue with {again}. If a parameter is the cause, type "
+            "the command again with another value.",
+            file=sys.stderr,
+        )
+        return False
+
+    # 3. Record that it is done.
+    call["done"].append(number)
+    run.record("call", **call)
+    return True
 
 
 def end_like_ctrl_c() -> None:
@@ -230,9 +260,7 @@ def _print_result(run: Run, numbers: list[str]) -> None:
     """Print the accuracies if one of these notebooks measured them, the folder of the run, and a
     note about each file that an earlier training or earlier data left behind.
     """
-    if run.evaluation and {"05", *LESSONS} & set(numbers):
-        from helpers.results.tables import summary
-
+    if run.evaluation and _MEASURES & set(numbers):
         print("\n".join(["", *summary(run.evaluation), ""]))
     print(f"everything is in {run.show()}")
     for part in ("reward_report.json", "evaluation.json", "merged"):

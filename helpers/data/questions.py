@@ -2,7 +2,7 @@
 
 verl, ms-swift and ShareGPT store chat messages: {"role": "user", "content": "1 + 1?"}. In ShareGPT,
 the fields are `from` and `value`, and the user is "human". A value without one clear question is
-`Dropped`. The patterns of chat templates are at the end.
+`Dropped`.
 """
 
 import re
@@ -11,6 +11,41 @@ import regex
 
 from helpers.data.files import Dropped, parse_literal
 from helpers.tags import completion_text
+
+# A picture's place in a text: `<image>` at its beginning or end, `<image 1>` anywhere.
+_PLACEHOLDER = re.compile(r"\A\s*<(?:image|video|audio)>|<(?:image|video|audio)>\s*\Z|<image \d+>")
+# A user's turn in a rendered chat template: `<|im_start|>user\nWhat is 1 + 1?<|im_end|>`.
+_USER_TURN = re.compile(
+    r"""(?:  # begins
+          <\|im_start\|>user                                    # ChatML
+        | <\|start_header_id\|>user<\|end_header_id\|>          # Llama 3
+        | <start_of_turn>user | <\|turn>user                    # Gemma
+        | <\|start\|>user<\|message\|>                          # gpt-oss
+        | [<[]\|user\|[>\]]                                     # Phi, EXAONE
+        | <｜User｜>                                             # DeepSeek
+        | \[INST\](?:\s*<<SYS>>.*?<</SYS>>)?                    # Mistral, Llama 2
+        | \#\#\#\ Instruction:                                  # Alpaca
+    )
+    \s*(.*?)\s*
+    (?:  # ends
+          <\|im_end\|> | <\|eot_id\|> | <end_of_turn> | <turn\|> | <\|end\|> | </s>
+        | [<[]\|assistant\|[>\]] | \[\|endofturn\|\] | <｜Assistant｜> | \[/INST\]
+        | \#\#\#\ Response:
+    )""",
+    re.DOTALL | re.VERBOSE,
+)
+# A mark before the first question, and the role after it: `<|im_start|>system`, `<<SYS>>`.
+_MARK_AND_ROLE = re.compile(
+    r"(?:<+[^<>\s]+>+|\[/?INST\]|\[\|\w+\|\]|### Instruction:)\s*(?:(?:system|developer|user)\b)?"
+)
+# A mark such as `<|eot_id|>` at the start of a line or at the end of the text, or `Assistant:` at
+# the end. Anywhere else, the question may be about the mark: `What does [INST] mean?` The module
+# `regex` is needed for `(?&mark)`, which repeats the pattern of that name; `re` has no such thing.
+_TEMPLATE_MARK = regex.compile(
+    r"""^(?P<mark>[<[][|｜][a-zA-Z_▁]{2,}[|｜][>\]] | <(?:start|end)_of_turn> | \[/?INST\])
+    | (?: (?&mark) | \b(?:Assistant|ASSISTANT): ) (?= \s* (?:<think>\s*)? \Z)""",
+    regex.MULTILINE | regex.VERBOSE,
+)
 
 
 def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
@@ -85,10 +120,9 @@ def system_message_in(value: object) -> str:
         return _MARK_AND_ROLE.sub("", before_the_question).strip()
 
     # 2. In chat messages, it has a role of its own.
-    turns = parse_literal(value)
     system_messages = []
-    for turn in turns if isinstance(turns, list) else []:
-        if isinstance(turn, dict) and _role(turn) in ("system", "developer"):
+    for turn in _messages_in(value):
+        if _role(turn) in ("system", "developer"):
             system_messages.append({"content": _content(turn)})
     return completion_text(system_messages).strip()
 
@@ -126,38 +160,3 @@ def _parts_beyond_text(messages: list[dict]) -> list[str]:
             if not is_text:
                 types.append(str(part.get("type") or next(iter(part), "text")))
     return types
-
-
-# A picture's place in a text: `<image>` at its beginning or end, `<image 1>` anywhere.
-_PLACEHOLDER = re.compile(r"\A\s*<(?:image|video|audio)>|<(?:image|video|audio)>\s*\Z|<image \d+>")
-# A user's turn in a rendered chat template: `<|im_start|>user\nWhat is 1 + 1?<|im_end|>`.
-_USER_TURN = re.compile(
-    r"""(?:  # begins
-          <\|im_start\|>user                                    # ChatML
-        | <\|start_header_id\|>user<\|end_header_id\|>          # Llama 3
-        | <start_of_turn>user | <\|turn>user                    # Gemma
-        | <\|start\|>user<\|message\|>                          # gpt-oss
-        | [<[]\|user\|[>\]]                                     # Phi, EXAONE
-        | <｜User｜>                                             # DeepSeek
-        | \[INST\](?:\s*<<SYS>>.*?<</SYS>>)?                    # Mistral, Llama 2
-        | \#\#\#\ Instruction:                                  # Alpaca
-    )
-    \s*(.*?)\s*
-    (?:  # ends
-          <\|im_end\|> | <\|eot_id\|> | <end_of_turn> | <turn\|> | <\|end\|> | </s>
-        | [<[]\|assistant\|[>\]] | \[\|endofturn\|\] | <｜Assistant｜> | \[/INST\]
-        | \#\#\#\ Response:
-    )""",
-    re.DOTALL | re.VERBOSE,
-)
-# A mark before the first question, and the role after it: `<|im_start|>system`, `<<SYS>>`.
-_MARK_AND_ROLE = re.compile(
-    r"(?:<+[^<>\s]+>+|\[/?INST\]|\[\|\w+\|\]|### Instruction:)\s*(?:(?:system|developer|user)\b)?"
-)
-# A mark such as `<|eot_id|>` at the start of a line or at the end of the text, or `Assistant:` at
-# the end. Anywhere else, the question may be about the mark: `What does [INST] mean?`
-_TEMPLATE_MARK = regex.compile(
-    r"""^(?P<mark>[<[][|｜][a-zA-Z_▁]{2,}[|｜][>\]] | <(?:start|end)_of_turn> | \[/?INST\])
-    | (?: (?&mark) | \b(?:Assistant|ASSISTANT): ) (?= \s* (?:<think>\s*)? \Z)""",
-    regex.MULTILINE | regex.VERBOSE,
-)

@@ -7,9 +7,12 @@ knowing is a note. Functions that return a text, such as `_advice_on_attack`, wr
 a reason: what to change.
 """
 
+import ast
 import inspect
 import re
+import textwrap
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,7 +23,7 @@ from helpers.laboratory.cases import TOLERANCE, differences
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.rewards.faults import FROM_TRL, MESSAGES
-from helpers.rewards.own import TextReward
+from helpers.rewards.own import TextReward, VerlReward
 from helpers.tags import on_one_line, shorten
 
 # The steps, which are methods of `Lab`, and what each tells.
@@ -43,12 +46,13 @@ _JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards 
 
 # Thresholds, as shares unless they say otherwise.
 _HARDLY_DRIVEN = 0.10  # of the advantage: if judges drive less, being right hardly counts
-_MOSTLY_FLAT = 0.50  # of the groups: if more have one score throughout, it is a stop
+_MOSTLY_FLAT = 0.50  # of the groups: a stop if more have one score throughout
 _NEVER_RIGHT = 0.02  # of the completions: if no more are right, there is nothing to reinforce
 _ALWAYS_RIGHT = 0.95  # of the completions: if as many are right, there is nothing to learn
-_EVEN_ODDS = 0.5  # if silence pays for a policy that is right this often, an error costs too much
-_RUN_ON = 0.2  # of the completions: if more continue behind their answer, it is said
-_CUT_OFF = 0.1  # of the completions: if more end at the limit of length, this is said first
+_EVEN_ODDS = 0.5  # of the answers right: a stop if silence still pays for such a policy
+_RUN_ON = 0.2  # of the completions: a note if more continue after their answer
+_CUT_OFF = 0.1  # of the completions: the first reason if more end at the limit of length
+_FULL_MARKS = 0.95  # of the attacks with an answer: if more earn the maximum, all answers do
 _TWINS = 0.95  # rewards with a higher rank correlation count as one
 _SLOW = 1000  # ms per 1,000 completions
 _MOST_CAUSES = 3  # causes of a reward's faults that a verdict names
@@ -90,9 +94,14 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
         verdict.stops.append("nothing has been tried yet: run cases, attacks and signal first.")
         return verdict
 
-    # 1. Rewards that fail, or score nothing.
+    # 1. Rewards that fail, or score nothing, or little.
     for name in lab.names:
-        _add_faults(lab, name, verdict)
+        if any(fault.reward == name for fault in lab.faults):
+            _add_faults(lab, name, verdict)
+        elif not _scores_of(lab, name):
+            _add_never_scored(lab, name, verdict)
+        else:
+            _add_rarely_scored(lab, name, verdict)
 
     # 2. Rewards that give the same completion different scores: all other numbers may be luck.
     if results.unsteady:
@@ -149,47 +158,54 @@ def _scores_of(lab: RewardsUnderTest, name: str) -> set[float]:
 
 
 def _add_faults(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
-    """Add a stop for each of the three most frequent causes of a reward's faults on the user's
-    rows. Without a fault, name a reward that scores nothing, or few of the answers, though it
-    scores silence, or other completions of the same row.
-    """
-    table = lab.results.attacks
-    signal = lab.results.signal
+    """Add a stop for each of the three most frequent causes of a reward's faults."""
+    # 1. Count the causes. Faults with the same advice, or the same error in the same line, have one
+    # cause.
     faults = [fault for fault in lab.faults if fault.reward == name]
-    scores = _scores_of(lab, name)
+    causes = [fault.advice or fault.cause for fault in faults]
+    for cause, count in Counter(causes).most_common(_MOST_CAUSES):
+        first = faults[causes.index(cause)]
+        reason = f"{first} ({count} of {len(faults)} faults). {first.advice}"
+        verdict.stops.append(reason.strip())
 
-    # 1. Faults. Those with the same advice, or the same error in the same line, have one cause.
-    if faults:
-        causes = [fault.advice or fault.cause for fault in faults]
-        for cause, count in Counter(causes).most_common(_MOST_CAUSES):
-            first = faults[causes.index(cause)]
-            reason = f"{first} ({count} of {len(faults)} faults). {first.advice}"
-            verdict.stops.append(reason.strip())
-        all_have_advice = all(fault.advice for fault in faults)
-        if scores and is_own(lab.reward(name)) and not all_have_advice:
-            verdict.stops[-1] += (
-                " A reward must score any text: return 0.0 if it cannot read the completion."
-            )
-        return
+    # 2. Remind the author of a reward that can score, but not every text.
+    all_have_advice = all(fault.advice for fault in faults)
+    if _scores_of(lab, name) and is_own(lab.reward(name)) and not all_have_advice:
+        verdict.stops[-1] += (
+            " A reward must score any text: return 0.0 if it cannot read the completion."
+        )
 
-    # 2. No score at all. The cases alone may be of another task.
-    if not scores:
-        if table is not None or signal is not None:
-            verdict.stops.append(
-                f"{name} never gave a completion a score.{_last_warning(lab, name)} Does it judge "
-                "a task, or read a column, that these rows do not have?"
-            )
-        return
 
-    # 3. Few scores. It is a stop if no honest answer got one, or if there is no other reward.
+def _add_never_scored(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
+    """Add a stop for a reward that scored no attack and no completion of a policy. If only the
+    cases were run, add nothing, because they may be of another task.
+    """
+    if lab.results.attacks is not None or lab.results.signal is not None:
+        verdict.stops.append(
+            f"{name} never gave a completion a score.{_last_warning(lab, name)} Does it judge "
+            "a task, or read a column, that these rows do not have?"
+        )
+
+
+def _add_rarely_scored(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
+    """Add a stop or a note for a reward that scores silence or other completions of the same row,
+    but no honest answer, or none of the policy's completions, or few of them.
+    """
+    # 1. Did an attack with an honest answer get a score?
     honest_unscored = False
-    if table is not None:
-        honest_unscored = table.loc[[HONEST_RIGHT, HONEST_WRONG], name].isna().all()
-    scored = 1.0  # the share of the policy's completions
+    if lab.results.attacks is not None:
+        honest_scores = lab.results.attacks.loc[[HONEST_RIGHT, HONEST_WRONG], name]
+        honest_unscored = honest_scores.isna().all()
+
+    # 2. How many of the policy's completions got one?
+    scored = 1.0  # the share with a score
     unscored_beside_scored = 0.0  # the share without a score, if another one of the row has one
-    if signal:
-        scored = signal["rewards"][name]["scored"]
-        unscored_beside_scored = signal["rewards"][name]["unscored"] or 0.0
+    if lab.results.signal:
+        statistics = lab.results.signal["rewards"][name]
+        scored = statistics["scored"]
+        unscored_beside_scored = statistics["unscored"] or 0.0
+
+    # 3. Missing scores are a stop if no honest answer got one, or if there is no other reward.
     if honest_unscored or scored == 0 or unscored_beside_scored > _MOSTLY_FLAT:
         subject = "honest answers"
         if scored < 1:
@@ -230,41 +246,71 @@ def _add_unsteady(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 
 def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
-    """Add a stop if right answers earn no more than wrong ones, and stops for attacks that win. Add
-    a note on another answer that a reward accepts.
+    """Add stops and notes on attacks that pay, and on answers that are right, wrong or missing and
+    are not paid as they should be.
     """
-    results = lab.results
-    table = results.attacks
-    right = table.loc[HONEST_RIGHT]
-    wrong = table.loc[HONEST_WRONG]
-
-    # 1. Rewards that give full marks to nearly every attack with an answer, and less to some text
-    # without one. It is a stop if the reward reads the column `answer`; others may judge the style.
-    has_answer = [bool(lab.tags.extract_answer(text)) for text in table["example"]]
+    # 1. Rewards that give every answer full marks.
     for name in lab.names:
-        scores = table[name]
-        has_full_marks = scores >= scores.max() - TOLERANCE
-        nearly_all_answers = has_full_marks[has_answer].mean() > 0.95
-        every_text = has_full_marks[scores.notna()].all()
-        if scores.max() > 0 and nearly_all_answers and not every_text:
-            shown = getattr(lab.reward(name), "shows", ())  # the columns that a judge reads
-            verdict.add(
-                f"{name} gives full marks ({scores.max():g}) to correct answers, wrong answers and "
-                "nonsense. If it cuts a larger scale, such as 0 to 100, to 1 with min(1, …), "
-                "divide by the maximum instead. If it searches for a word that its opposite "
-                "contains, as INCORRECT contains CORRECT, compare the whole reply instead.",
-                stops="answer" in shown or "answer" in _body(lab, name),
-            )
+        _add_full_marks(lab, name, verdict)
 
     # 2. Wrong answers that earn as much as right ones.
-    if wrong["wins"] > 0:
+    wrong_wins = lab.results.attacks.loc[HONEST_WRONG, "wins"]  # nan: no row could be compared
+    if wrong_wins > 0:
         _add_wrong_answers(lab, verdict)
 
-    # 3. Attacks that win: three in full, the likeliest one first, and the names of the others.
+    # 3. Other attacks that win.
+    _add_winners(lab, verdict)
+
+    # 4. Giving no answer, if that is worth more than a wrong one.
+    _add_silence(lab, verdict)
+
+    # 5. Rewards that no honest answer earns. If wrong answers win, step 2 has said why, and if
+    # completions of a policy were scored, `_add_signal` says more.
+    if wrong_wins == 0 and lab.results.signal is None:
+        for name in lab.names:
+            _add_never_earned(lab, name, verdict)
+
+    # 6. Other answers that a reward accepts.
+    for gold, near in lab.results.tolerated[:1]:
+        verdict.notes.append(
+            f"{near!r} earns as much as the correct answer {gold!r}. Are both meant to be correct?"
+        )
+
+
+def _add_full_marks(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
+    """Add a stop or a note for a reward that gives full marks to nearly every attack with an
+    answer, and less to some text without one.
+    """
+    table = lab.results.attacks
+    scores = table[name]
+    has_answer = [bool(lab.tags.extract_answer(text)) for text in table["example"]]
+    has_full_marks = scores >= scores.max() - TOLERANCE
+    nearly_all_answers = has_full_marks[has_answer].mean() > _FULL_MARKS
+    every_text = has_full_marks[scores.notna()].all()
+    if scores.max() <= 0 or not nearly_all_answers or every_text:
+        return
+
+    # A reward that reads the column `answer` should tell answers apart: this is a stop. Another one
+    # may judge the style: this is a note.
+    columns_shown = getattr(lab.reward(name), "shows", ())  # the columns that a judge reads
+    verdict.add(
+        f"{name} gives full marks ({scores.max():g}) to correct answers, wrong answers and "
+        "nonsense. If it cuts a larger scale, such as 0 to 100, to 1 with min(1, …), divide by the "
+        "maximum instead. If it searches for a word that its opposite contains, as INCORRECT "
+        "contains CORRECT, compare the whole reply instead.",
+        stops="answer" in columns_shown or "answer" in _columns_read(lab.reward(name)),
+    )
+
+
+def _add_winners(lab: RewardsUnderTest, verdict: Verdict) -> None:
+    """Add a stop for each of the first three attacks that win, the likeliest one first, and one
+    with the names of the others.
+    """
+    table = lab.results.attacks
     winners = table[(table["wins"] > 0) & (table.index != HONEST_WRONG)]
     winners = winners.sort_index(key=lambda names: names != _LIKELIEST, kind="stable")
     for attack, row in winners.head(3).iterrows():
-        ceiling = results.ceilings[attack].replace(" and ", " ")
+        ceiling = lab.results.ceilings[attack].replace(" and ", " ")
         verdict.stops.append(
             f"'{attack}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
             f"{row['wins']:.0%} of the rows; {row['paid_by']} gives the points. "
@@ -274,26 +320,15 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
         others = [f"'{attack}' ({_sample(row)})" for attack, row in winners[3:].iterrows()]
         verdict.stops.append(f"{', '.join(others)} win too.")
 
-    # 4. Giving no answer, if that is worth more than a wrong one.
-    _add_silence(lab, verdict)
 
-    # 5. Rewards that no honest answer earns, and that charge nothing. If completions of a policy
-    # were scored, `_add_signal` says more about them.
-    for name in lab.names:
-        earns_nothing = right[name] == 0 and wrong[name] == 0
-        charges_nothing = table[name].min() == 0
-        is_unexplained = not wrong["wins"] and results.signal is None
-        if earns_nothing and charges_nothing and is_unexplained:
-            verdict.notes.append(
-                f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it "
-                "requires another form, such as other tags (`tags`), a policy that uses this one "
-                "earns nothing from it. If it is a penalty, keep it."
-            )
-
-    # 6. Other answers that a reward accepts.
-    for gold, near in results.tolerated[:1]:
+def _add_never_earned(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
+    """Add a note on a reward that no honest answer earns, and that charges nothing."""
+    scores = lab.results.attacks[name]
+    if scores[HONEST_RIGHT] == 0 and scores[HONEST_WRONG] == 0 and scores.min() == 0:
         verdict.notes.append(
-            f"{near!r} earns as much as the correct answer {gold!r}. Are both meant to be correct?"
+            f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it "
+            "requires another form, such as other tags (`tags`), a policy that uses this one "
+            "earns nothing from it. If it is a penalty, keep it."
         )
 
 
@@ -307,7 +342,8 @@ def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
     # 1. An error costs points. Let `worth` be what the judges give, counted from a wrong answer: a
     # policy that is right with probability p earns p * worth[right] by answering. So an attack pays
-    # as long as p < worth[attack] / worth[right]. It is a stop if that is even, or more.
+    # as long as p < worth[attack] / worth[right], the even rate. An attack that pays for a policy
+    # that is right half of the time is a stop; one that pays only for a worse policy is a note.
     if lab.results.escapes:
         judges = lab.judges()
         weights = pd.Series(lab.weights, lab.names)[judges]
@@ -413,28 +449,55 @@ def _sample(row: pd.Series) -> str:
     return repr(on_one_line(shorten(row["example"], 80)))
 
 
-def _body(lab: RewardsUnderTest, name: str) -> str:
-    """Return the source of a user's own reward, without the rest of its file; otherwise ""."""
-    with suppress(OSError, TypeError):
-        if is_own(lab.reward(name)):
-            return inspect.getsource(defining_function(lab.reward(name)))
-    return ""
+def _columns_read(reward: Callable) -> set[str]:
+    """Return the columns that a user's own reward asks for: its parameters, and the names that it
+    looks up in its `**` parameter; empty for a reward of this package or of TRL.
+
+    `def own(completions, answer, level=None, scale=2.0, **columns)` asks for answer and level. A
+    parameter with a default other than None, such as scale, is an option and not a column.
+    """
+    if not is_own(reward):
+        return set()
+    if isinstance(reward, TextReward):
+        reward = reward.func
+    if isinstance(reward, VerlReward):  # the parameters have verl's names
+        return {"answer"}
+
+    # 1. The parameters. Some functions written in C do not list theirs.
+    columns = set()
+    parameters = {}
+    with suppress(TypeError, ValueError):
+        parameters = inspect.signature(reward).parameters
+    others = ""  # the name of the parameter for all other columns, such as `columns`
+    for name, parameter in parameters.items():
+        is_column = parameter.default is parameter.empty or parameter.default is None
+        if parameter.kind == parameter.VAR_KEYWORD:
+            others = name
+        elif parameter.kind != parameter.VAR_POSITIONAL and is_column:
+            columns.add(name)
+
+    # 2. The look-ups in the source: `columns["name"]`, `columns.get("name")`. A function typed at a
+    # prompt has no source, and that of a lambda may be a part of a statement, which cannot be
+    # parsed.
+    tree = ast.Module([], [])
+    with suppress(OSError, TypeError, SyntaxError):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(defining_function(reward))))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(ast.Name(variable), ast.Constant(str(column))):
+                if variable == others:
+                    columns.add(column)
+            case ast.Call(ast.Attribute(ast.Name(variable)), [ast.Constant(str(column)), *_]):
+                if variable == others:
+                    columns.add(column)
+    return columns - {"completions"}
 
 
 def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
     """Return a sentence on columns that a user's own reward asks for and that the rows do not have;
     "" if there is none.
     """
-    body = _body(lab, name)
-    # The name of the parameter for all other columns: `columns` of `**columns`, if there is one.
-    others = re.search(r"\*\*(\w+)", body)
-    columns = others[1] if others else ""
-    # A reward asks for a column by `columns["name"]` or `columns.get("name")`, or by a parameter
-    # with the default None.
-    looked_up = rf"""\b(?:{columns})(?:\[|\.\w+\()\s*["'](\w+)"""
-    parameter = r"(\w+)(?:\s*:[^,=]*)?\s*=\s*None\s*[,)]"
-    asked = {match[1] or match[2] for match in re.finditer(f"{looked_up}|{parameter}", body)}
-    missing = sorted(asked - {*lab.results.columns, *FROM_TRL})
+    missing = sorted(_columns_read(lab.reward(name)) - {*lab.results.columns, *FROM_TRL})
     if not missing:
         return ""
     return f"It asks for {', '.join(missing)}; the columns are {', '.join(lab.results.columns)}."
@@ -472,8 +535,8 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(rates)) if rates else None  # the share of completions that are right
 
-    # 1. Completions that were cut off come before all other reasons, which may follow from them. It
-    # is a stop if few groups learn.
+    # 1. Completions that were cut off. This reason comes first, because the others may follow from
+    # it. If few groups learn, it is a stop, and otherwise a note.
     if signal["cut_off"] > _CUT_OFF:
         few_learn = flat > _MOSTLY_FLAT or passing is None or passing <= _NEVER_RIGHT
         reasons = verdict.stops if few_learn else verdict.notes
@@ -493,9 +556,9 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
             f"{_advice_on_spread(signal, passing)}".strip()
         )
 
-    # 3. All that follows says something only if a judge gave scores.
+    # 3. All reasons that follow need a judge that gave scores.
     if not signal["judges"]:
-        # a reward that failed may be the one that tells them apart
+        # a reward that failed may be the one that tells right from wrong
         if not lab.faults:
             verdict.stops.append(
                 "no reward distinguishes a correct answer from a wrong one: the model cannot learn "
@@ -541,16 +604,17 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 
 def _add_pass_rate(lab: RewardsUnderTest, passing: float, named: str, verdict: Verdict) -> None:
-    """Add a stop if the policy is never right, or always, and a stop or a note if text behind its
-    answers keeps them from being right.
+    """Add a stop if the policy is never right, or always, and a stop or a note if text after its
+    answers costs them their point.
 
     passing: the share of its completions that the judges call right.
     named: the rewards that judge, as a sentence names them.
     """
     signal = lab.results.signal
 
-    # 1. Text behind answers, which may keep them from being right. It is a stop if the policy ends
-    # few of its right answers: one that ends most of them learns from the reward to end the others.
+    # 1. Text after an answer, which may cost the completion its point. If the policy ends at least
+    # half of its right answers in time, the reward teaches it to end the others, and this is a
+    # note. Otherwise it is a stop.
     first_answer = signal["first_answer"] or 0.0  # the share that is right without that text
     would_be_right = first_answer - passing > _RUN_ON
     if would_be_right:

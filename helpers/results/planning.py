@@ -2,7 +2,8 @@
 
 Used by the command `plan` and by notebook 05. `gain` is the rise in accuracy, and `lost` the share
 of the questions that only the untrained model gets right. So only the trained model gets the share
-lost + gain right, and the share gain + 2 lost is discordant: exactly one model gets it right.
+lost + gain right, and the share gain + 2 lost is discordant: exactly one model gets it right. The
+functions need a gain above 0, a lost share of 0 or more, and a discordant share of at most 1.
 """
 
 import math
@@ -24,6 +25,9 @@ SIZES = (64, 128, 256, 512, 1024)  # numbers of held-out questions, for a table
 
 def power_of_mcnemar(questions: int, gain: float, lost: float) -> float:
     """Return the probability that McNemar's exact two-sided test finds the gain, at the level 0.05.
+
+    gain: the rise in accuracy, above 0.
+    lost: the share of the questions that only the untrained model gets right.
 
     The number of discordant questions is binomial. Given that number, so is the number of losses
     among them. This sums the exact power over both. R. J. Connor, Biometrics 43, 1987, 207-211 and
@@ -62,6 +66,8 @@ def power_of_mcnemar(questions: int, gain: float, lost: float) -> float:
 def questions_for(gain: float, lost: float) -> int:
     """Return how many questions show the gain with a power of 80%, at most about 1% too many.
 
+    gain, lost: as for `power_of_mcnemar`; the gain must be above 0.
+
     ValueError if MAX_QUESTIONS are too few.
     """
     discordant = gain + 2 * lost
@@ -79,10 +85,15 @@ def questions_for(gain: float, lost: float) -> int:
 def power_of_seeds(seeds: int, gain: float, lost: float, spread: float, questions: int) -> float:
     """Return the probability that the 95% interval of the mean gain of several seeds is above 0.
 
-    A seed's measured gain is normal: it varies by `spread`, the standard deviation of the gain
-    between trainings, and by chance among its questions (Connor's variance). The power is that of
-    Student's t (noncentral t: N. L. Johnson and B. L. Welch, Biometrika 31, 1940, 362-389), here
-    integrated over the ratio of the measured standard deviation to the true one.
+    seeds: at least 2.
+    gain, lost: the true rise in accuracy, above 0, and the share as for `power_of_mcnemar`.
+    spread: the standard deviation of the gain between trainings.
+    questions: the number of held-out questions.
+
+    A seed's measured gain is normal: it varies by `spread`, and by chance among its
+    questions (Connor's variance). The power is that of Student's t (noncentral t: N. L. Johnson and
+    B. L. Welch, Biometrika 31, 1940, 362-389), here integrated over the ratio of the measured
+    standard deviation to the true one.
     """
     degrees_of_freedom = seeds - 1
     chance_variance = (gain + 2 * lost - gain * gain) / questions
@@ -101,6 +112,8 @@ def power_of_seeds(seeds: int, gain: float, lost: float, spread: float, question
 def seeds_for(gain: float, lost: float, spread: float, questions: int) -> int:
     """Return how many seeds show the mean gain with a power of 80%; at least 2.
 
+    gain, lost, spread, questions: as for `power_of_seeds`; the gain must be above 0.
+
     ValueError if MAX_SEEDS are too few.
     """
     for seeds in range(2, MAX_SEEDS + 1):
@@ -114,6 +127,9 @@ def seeds_for(gain: float, lost: float, spread: float, questions: int) -> int:
 
 def widths(baseline: float, lost: float) -> pd.DataFrame:
     """Return a table of what can be shown, in points, with a row for each of SIZES.
+
+    baseline: the accuracy of the untrained model.
+    lost: the share of the questions that only the untrained model gets right.
 
     Columns:
         accuracy: half the width of the 95% interval of an accuracy like `baseline`.

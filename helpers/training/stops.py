@@ -50,15 +50,15 @@ def length_to_stop(tokenizer, ids: list[int]) -> int | None:
 class AtStop:
     """Tell Transformers' `generate` which completions of a batch contain a stop text.
 
-    prompt: the length in tokens of the prompts with their padding.
+    prompt_length: that of the prompts with their padding, in tokens.
 
     `generate` calls it after each token, like a StoppingCriteria. It is not a subclass of that,
     because sampling must not import Transformers before Unsloth.
     """
 
-    def __init__(self, tokenizer, prompt: int):
+    def __init__(self, tokenizer, prompt_length: int):
         self.tokenizer = tokenizer
-        self.prompt = prompt
+        self.prompt_length = prompt_length
         # Only the last tokens are read, because a stop text that has just been completed is at the
         # end. A token has at least one byte, so a stop text has at most as many tokens as bytes. 4
         # more, because the first tokens may read otherwise without those before them.
@@ -66,10 +66,20 @@ class AtStop:
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
         """Return a boolean for each completion: whether its last tokens contain a stop text."""
-        start = max(self.prompt, input_ids.shape[1] - self.window)
+        start = max(self.prompt_length, input_ids.shape[1] - self.window)
         texts = self.tokenizer.batch_decode(input_ids[:, start:])
         found = [_has_stop(self.tokenizer, text) for text in texts]
         return torch.tensor(found, device=input_ids.device)
+
+
+def _length_without(end_tokens: set[int], ids: list[int]) -> int:
+    """Return how many tokens of a completion are left if no end token may be the last, except the
+    first token.
+    """
+    length = len(ids)
+    while length > 1 and ids[length - 1] in end_tokens:
+        length -= 1
+    return length
 
 
 def end_at_stop(trainer, tokenizer) -> None:
@@ -77,9 +87,11 @@ def end_at_stop(trainer, tokenizer) -> None:
 
     Three things in TRL 1.15 are in the way (`_generate`, `mask_truncated_completions`): it passes
     `generate` no tokenizer, it keeps the padding behind a completion that ended without an end
-    token, and it takes a completion for cut off unless its last token is an end token. So for each
-    round, the last tokens of the stopped completions count as end tokens, and a completion that was
-    cut off at such a token loses it.
+    token, and it takes a completion for cut off unless its last token is an end token.
+
+    So for each round, the last tokens of the stopped completions count as end tokens. A completion
+    that reached the limit of length may by chance end with one of these tokens, too. It would count
+    as ended, so the token is removed from it.
     """
     if not stop_of(tokenizer):
         return
@@ -110,10 +122,7 @@ def end_at_stop(trainer, tokenizer) -> None:
         # 3. Shorten the completions, and their log-probabilities if vLLM has given any.
         for number, (ids, length) in enumerate(zip(completions, lengths, strict=True)):
             if length is None:
-                # without a stop text: one that was cut off at such a token would count as ended
-                length = len(ids)
-                while length > 1 and ids[length - 1] in stop_tokens:
-                    length -= 1
+                length = _length_without(stop_tokens, ids)
             completions[number] = ids[:length]
             if logprobs is not None:
                 logprobs[number] = logprobs[number][:length]

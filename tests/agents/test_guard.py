@@ -233,6 +233,10 @@ def test_once_16_and_more_than_one_in_a_hundred_episodes_died_the_training_ends_
 
 
 def test_limits_that_make_no_sense_are_refused():
-    for name, value in (("seconds", 0), ("seconds", "10"), ("turns", float("nan"))):
-        with pytest.raises(ValueError, match=f"{name}={value!r} must be a number of at least"):
+    refused = [("seconds", 0), ("seconds", "10"), ("turns", float("nan")), ("turns", 2 * 10**9)]
+    for name, value in [*refused, ("turns", True)]:
+        said = f"{name}={value!r} must be a number of at least .* and below 1,000,000,000"
+        with pytest.raises(ValueError, match=said):
             Guarded(Guessing, **{name: value})
+    with pytest.raises(ValueError, match=r"turns=2\.5 must be a whole number"):
+        Guarded(Guessing, turns=2.5)

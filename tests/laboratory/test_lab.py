@@ -33,8 +33,8 @@ from helpers.laboratory.cases import differences, stored_groups, style_cases
 from helpers.laboratory.measures import Lab
 from helpers.laboratory.trial import columns_of
 from helpers.laboratory.verdicts import STEPS
-from helpers.rewards.correctness import correctness_reward
-from helpers.rewards.own import read_rewards
+from helpers.rewards.correctness import answer_of, correctness_reward
+from helpers.rewards.own import VerlReward, read_rewards
 from helpers.rewards.structure import (
     format_reward,
     incremental_format_reward,
@@ -642,6 +642,18 @@ def left_out_reward(completions, solution=None, **columns):
     return [float(solution is not None) for _ in completions]
 
 
+def none_in_its_body_reward(completions, answer, **columns):
+    """Calls a function with the keyword argument sep=None, which is no column."""
+    words = [completion_text(each).split(sep=None, maxsplit=-1) for each in completions]
+    return [float([gold] == said) for said, gold in zip(words, answer, strict=True)]
+
+
+def of_verl(data_source, solution_str, ground_truth, extra_info=None):
+    """Has verl's parameters and no `**` parameter, and looks up what is no column."""
+    turn = {"content": solution_str}
+    return float(turn["content"] == ground_truth)
+
+
 def judged_by_math_verify(completion, gold):
     from math_verify import parse
 
@@ -705,6 +717,8 @@ BROUGHT = {
     ),
     "not there, beside": ([correctness_reward, none_there_reward], False, "It asks for truth; "),
     "not there": ([not_there_reward], False, NOTHING + "asks for ground_truth; .*question, answer"),
+    "None in its body": ([none_in_its_body_reward], False, NOTHING + "does not name a tag"),
+    "verl's": ([VerlReward(of_verl)], False, NOTHING + "does not name a tag"),
     "left out": ([left_out_reward], False, NOTHING + "asks for solution; the columns are"),
     "thread": ([threaded_reward], False, NOTHING + "needs the main thread"),
 }
@@ -749,6 +763,26 @@ def test_a_judge_that_gives_everything_full_marks_is_named(sums, name, monkeypat
             blames = [stop for stop in lab.verdict().stops if "full marks" in stop]
             assert bool(blames) == (name in ("word", "clamped")), lab.verdict()
             assert lab.verdict().go == (not blames)
+
+
+def has_answer_reward(completions, **columns):
+    """Pays for any answer in a block. It calls `answer_of`, and reads no column."""
+    blocks = [THINK_ANSWER.extract_answer(completion_text(each)) for each in completions]
+    alone = [answer_of(each) for each in completions]
+    return [float(bool(block or one)) for block, one in zip(blocks, alone, strict=True)]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_full_marks_for_every_answer_are_a_stop_if_the_reward_reads_the_column(sums, reads):
+    def looks_up_reward(completions, **columns):
+        assert columns.get("answer")
+        return has_answer_reward(completions)
+
+    reward = looks_up_reward if reads else has_answer_reward
+    lab = Lab([correctness_reward, reward], [1.0, 0.1])
+    lab.attacks(sums.head(2))
+    reasons = lab.verdict().stops if reads else lab.verdict().notes
+    assert [reason for reason in reasons if f"{reward.__name__} gives full marks" in reason]
 
 
 @pytest.mark.parametrize("alone", [True, False])
