@@ -43,7 +43,7 @@ from helpers.agents.protocol import (
     short_repr,
     tools_of,
 )
-from helpers.tags import on_one_line
+from helpers.printing import on_one_line
 
 _SHOWN = 200  # characters of arguments and messages in a fault
 # a training run ends if more than this share of its episodes died, and at least this many; each may
