@@ -78,6 +78,48 @@ def load(
     return model, tokenizer
 
 
+def import_unsloth(settings: Preset) -> None:
+    """Set vLLM's standby mode and import Unsloth, if these settings need them.
+
+    Call this before importing Transformers, which Unsloth patches.
+    """
+    if settings.engine == "vllm":
+        standby()
+    if needs_unsloth(settings):
+        import unsloth  # noqa: F401
+
+
+def needs_unsloth(settings: Preset) -> bool:
+    """Return whether Unsloth must be imported before a policy with these settings is trained.
+
+    Without a GPU, training needs Unsloth with either back end: TRL's loss is a Triton kernel, and
+    only Unsloth's replacement runs on a CPU. With `backend="transformers"` on a GPU, Unsloth must
+    not be imported: it replaces `trl.GRPOTrainer` by a trainer that calls the model's
+    `for_training`, and only models loaded by Unsloth have this method (rl_replacements.py).
+    """
+    return settings.backend == "unsloth" or not torch.cuda.is_available()
+
+
+def standby() -> None:
+    """Make vLLM free its cache while the policy trains, and obey `gpu_memory_utilization`.
+
+    Call this before importing Unsloth, which reads both variables at import.
+    """
+    os.environ.update(UNSLOTH_VLLM_STANDBY="1", UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE="1")
+
+
+def check_engine(model, settings: Preset) -> None:
+    """Raise ValueError if the settings ask for vLLM and Unsloth has started no engine.
+
+    On some cards Unsloth falls back to its own sampling.
+    """
+    if settings.engine == "vllm" and engine_of(model) != "vllm":
+        raise ValueError(
+            "Unsloth has started no vLLM engine on this card (it says why above). Use `-p "
+            "engine=transformers`."
+        )
+
+
 def _load_through_unsloth(
     name: str, settings: Preset, with_vision: bool
 ) -> tuple["PreTrainedModel", "Tokenizer"]:
@@ -177,48 +219,6 @@ def nf4(dtype: torch.dtype) -> "BitsAndBytesConfig":
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=dtype,
     )
-
-
-def needs_unsloth(settings: Preset) -> bool:
-    """Return whether Unsloth must be imported before a policy with these settings is trained.
-
-    Without a GPU, training needs Unsloth with either back end: TRL's loss is a Triton kernel, and
-    only Unsloth's replacement runs on a CPU. With `backend="transformers"` on a GPU, Unsloth must
-    not be imported: it replaces `trl.GRPOTrainer` by a trainer that calls the model's
-    `for_training`, and only models loaded by Unsloth have this method (rl_replacements.py).
-    """
-    return settings.backend == "unsloth" or not torch.cuda.is_available()
-
-
-def import_unsloth(settings: Preset) -> None:
-    """Set vLLM's standby mode and import Unsloth, if these settings need them.
-
-    Call this before importing Transformers, which Unsloth patches.
-    """
-    if settings.engine == "vllm":
-        standby()
-    if needs_unsloth(settings):
-        import unsloth  # noqa: F401
-
-
-def standby() -> None:
-    """Make vLLM free its cache while the policy trains, and obey `gpu_memory_utilization`.
-
-    Call this before importing Unsloth, which reads both variables at import.
-    """
-    os.environ.update(UNSLOTH_VLLM_STANDBY="1", UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE="1")
-
-
-def check_engine(model, settings: Preset) -> None:
-    """Raise ValueError if the settings ask for vLLM and Unsloth has started no engine.
-
-    On some cards Unsloth falls back to its own sampling.
-    """
-    if settings.engine == "vllm" and engine_of(model) != "vllm":
-        raise ValueError(
-            "Unsloth has started no vLLM engine on this card (it says why above). Use `-p "
-            "engine=transformers`."
-        )
 
 
 def load_whole(name: str, **options) -> "PreTrainedModel":
