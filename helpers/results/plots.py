@@ -5,7 +5,6 @@ from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, ORANGE, PAGE, RED, figure_with_panels, panel
 
-
 BAR = 0.36  # the width of a bar; two stand side by side at each model
 
 
