@@ -21,7 +21,7 @@ stand directly in `helpers/` serve every stage:
 - `settings`: each setting and what it may be. `presets`: their values for each card.
 - `families`: the families of models. `smollm2`: a model from PyPI. `templates`: of a chat.
 - `tags`: the tags of a completion. `own_code`: a user's code. `processes`: that train together.
-- `figures`: the palette, and how a figure is shown.
+- `printing`: of text that others wrote. `figures`: the palette, and how a figure is shown.
 
 Importing this package imports nothing heavy: no torch, no pandas. Each folder offers the names that
 notebooks use, and imports their modules when they are first used (see `door`).
@@ -76,11 +76,12 @@ __getattr__ = door(
         "environment": "gpu_obstacle quiet this_machine",
         "figures": "view",
         "presets": "settle",
+        "printing": "escaped on_one_line quoted transcript",
         "runs": "Run atomic_folder atomic_write check_seed",
         "session": "open_run",
         "settings": "SETTINGS",
         "templates": "template_options",
-        "tags": "THINK_ANSWER TagFormat completion_text escaped on_one_line quoted transcript",
+        "tags": "THINK_ANSWER TagFormat completion_text",
     },
 )
 

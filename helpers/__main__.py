@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     except (ValueError, OSError) as error:
-        from helpers.tags import escaped
+        from helpers.printing import escaped
 
         print(f"error: {escaped(str(error))}", file=sys.stderr)  # it may quote a completion
         return 2

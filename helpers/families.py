@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from helpers.tags import hub_failure
+from helpers.printing import shorten
 
 # The linear maps of an ordinary layer: attention, then MLP.
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -228,3 +228,12 @@ def config_of(model: str) -> dict:
         except (OSError, ValueError) as error:
             raise ValueError(hub_failure(f"the model {model!r}", error)) from None
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def hub_failure(what: str, error: Exception) -> str:
+    """Return an error message for a data set or model that could not be downloaded."""
+    return (
+        f"{what} could not be fetched ({type(error).__name__}: "
+        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        "is gated or private, HF_TOKEN; or name a folder that holds it."
+    )

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+# What `_module_of_file` has executed, by the module that came of it. It is kept here and not in the
+# module, where it could overwrite a global of the user's.
+_executed: dict[ModuleType, bytes] = {}
+
 
 def load_own(parameter: str, value: object, example: str) -> Callable:
     """Import the class or function named by `file.py:name` or `package.module:name`, and return it.
@@ -14,6 +18,8 @@ def load_own(parameter: str, value: object, example: str) -> Callable:
     parameter, example: the name of the notebook's parameter and a valid value, for error messages.
     Raise ValueError if the file, module, class or function does not exist or cannot be imported.
     """
+    # 1. Split the text. A name such as rewards.txt could be that of a module; if there is a file of
+    # this name, it is refused.
     where, _, name = str(value).rpartition(":")
     is_file = where.endswith(".py")
     is_module = where.replace(".", "").isidentifier() and not Path(where).is_file()
@@ -22,6 +28,9 @@ def load_own(parameter: str, value: object, example: str) -> Callable:
             f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
             f"{example}."
         )
+
+    # 2. Import the file or the module. Until that is done, its folder is searched for imports. The
+    # name of a module has no folder in it, so its folder is the current directory.
     folder = str(Path(where).resolve().parent)
     sys.path.insert(0, folder)
     try:
@@ -32,6 +41,8 @@ def load_own(parameter: str, value: object, example: str) -> Callable:
         ) from error
     finally:
         sys.path.remove(folder)
+
+    # 3. Find the class or function in it.
     own = getattr(module, name, None)
     if not callable(own):
         raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
@@ -46,10 +57,10 @@ def _module_of_file(path: str) -> ModuleType:
     name = str(Path(path).resolve()).replace(".", "_")
     source = Path(path).read_bytes()
     module = sys.modules.get(name)
-    if getattr(module, "source", None) != source:
+    if _executed.get(module) != source:
         module = ModuleType(name)
         module.__file__ = path
         sys.modules[name] = module
         exec(compile(source, path, "exec"), vars(module))
-        module.source = source
+        _executed[module] = source
     return module

@@ -20,10 +20,10 @@ STAGES = [
 # Folders that other projects use without the rest: what each may import.
 ALONE = {
     "judging": set(),
-    "laboratory": {"judging", "data", "rewards", "agents", "tags", "runs", "figures"},
+    "laboratory": {"judging", "data", "rewards", "agents", "tags", "printing", "runs", "figures"},
 }
 COMMON = [
-    *("environment", "own_code", "tags", "figures", "runs", "parameters"),
+    *("environment", "own_code", "tags", "printing", "figures", "runs", "parameters"),
     *("templates", "smollm2", "processes", "families", "settings", "presets", "session"),
 ]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))

@@ -43,7 +43,7 @@ from helpers.agents.protocol import (
     short_repr,
     tools_of,
 )
-from helpers.tags import on_one_line
+from helpers.printing import on_one_line
 
 _SHOWN = 200  # characters of arguments and messages in a fault
 _LIMITS_BELOW = 10**9  # for each limit; Python cannot wait for more than 9e9 seconds

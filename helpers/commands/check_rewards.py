@@ -13,8 +13,9 @@ from helpers import commands
 from helpers.data.tasks import load_task
 from helpers.laboratory.cases import stored_groups
 from helpers.laboratory.measures import Lab, signal_lines
+from helpers.printing import on_one_line, shorten
 from helpers.rewards.own import read_rewards
-from helpers.tags import TagFormat, on_one_line, shorten
+from helpers.tags import TagFormat
 
 _SHOWN = 3  # attacks whose text is printed
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from helpers import commands, environment, presets
 from helpers.parameters import absolute, read_parameters
+from helpers.settings import Preset
 from helpers.training import memory
 
 
@@ -38,8 +39,40 @@ def main(parsed: argparse.Namespace) -> int:
     machine = environment.this_machine()
     environment.say_which_gpu(machine)
     preset = presets.settle(name, **settings)
+    print_machine_and_preset(machine, preset)
 
-    # the machine, the preset and the installed packages
+    # 1. Estimate the memory that the preset needs. If this machine is too small, estimate it for
+    # the smallest card that the preset is meant for.
+    problems = []
+    estimate = []
+    card = machine
+    if preset.needs_gb > machine.gpu_memory_gb:
+        card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
+    try:
+        if environment.installed_version("torch"):
+            estimate = memory.check(preset, card)
+    except ValueError as error:
+        problems.append(str(error))
+
+    # 2. Ask whether the preset can run on this machine: `settle` raises if it cannot.
+    try:
+        presets.settle(preset, machine)
+    except ValueError as error:
+        if str(error) not in problems:  # both refuse a GPU that torch cannot use
+            problems.append(str(error))
+
+    # 3. Compare the installed packages with the pins.
+    problems += package_problems(machine)
+
+    print("\n".join(["", *estimate, ""]))
+    print("\n".join(problems or ["all well"]))
+    return int(bool(problems))
+
+
+def print_machine_and_preset(machine: environment.Machine, preset: Preset) -> None:
+    """Print the machine, the preset, the versions of the pinned packages that are installed, and
+    the switches of Unsloth that are set.
+    """
     print(
         f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python "
         f"{machine.python}"
@@ -61,23 +94,6 @@ def main(parsed: argparse.Namespace) -> int:
             print(f"          {package:<24}{have}")
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see docs/switches.md)")
-
-    # The memory that the preset needs. If this machine is too small, estimate it for the smallest
-    # card that the preset is meant for.
-    problems = package_problems(machine)
-    estimate = []
-    card = machine
-    if preset.needs_gb > machine.gpu_memory_gb:
-        card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
-    try:
-        if environment.installed_version("torch"):
-            estimate = memory.check(preset, card)
-        presets.settle(preset, machine)
-    except ValueError as error:
-        problems.insert(0, str(error))
-    print("\n".join(["", *estimate, ""]))
-    print("\n".join(problems or ["all well"]))
-    return int(bool(problems))
 
 
 def package_problems(machine: environment.Machine) -> list[str]:

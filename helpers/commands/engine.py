@@ -12,7 +12,7 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from tqdm import tqdm
 
-from helpers.tags import escaped
+from helpers.printing import escaped
 
 # A line that begins with one of these is printed. The number is that of a notebook with such lines;
 # lessons that do the same have them, too.

@@ -19,9 +19,9 @@ from papermill.translators import PythonTranslator
 from helpers import PROJECT
 from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
 from helpers.parameters import read_value
+from helpers.printing import escaped
 from helpers.runs import Run
 from helpers.settings import settings_of
-from helpers.tags import escaped
 
 NOTEBOOKS = PROJECT / "notebooks"
 # The kernel of this interpreter. A notebook may name another one, from the editor that saved it.

@@ -11,9 +11,10 @@ import pandas as pd
 
 from helpers.laboratory.cases import stored_groups
 from helpers.laboratory.measures import Lab, signal_lines
+from helpers.printing import on_one_line, shorten
 from helpers.rewards.own import read_rewards
 from helpers.runs import Run
-from helpers.tags import TagFormat, on_one_line, shorten
+from helpers.tags import TagFormat
 
 _SHOWN = 3  # completions whose total changes most
 _SAME = 1e-6  # totals closer than this differ only by rounding

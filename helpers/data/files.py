@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.tags import shorten
+from helpers.printing import shorten
 
 FILE_TYPES = (".csv", ".json", ".jsonl", ".parquet")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from helpers.data.files import file_rows
-from helpers.tags import shorten
+from helpers.printing import shorten
 
 
 def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[dict]:

@@ -25,8 +25,9 @@ from pydantic import TypeAdapter, ValidationError
 from helpers.data import arithmetic, pictures
 from helpers.data.files import FILE_TYPES, Broken, file_rows, parse_literal
 from helpers.data.options import LETTERS, options_in
+from helpers.families import hub_failure
+from helpers.printing import shorten
 from helpers.settings import did_you_mean
-from helpers.tags import hub_failure, shorten
 
 
 def read_source(

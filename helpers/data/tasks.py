@@ -24,9 +24,11 @@ from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
 from helpers.data.prompts import chat_prompt, example_turns
 from helpers.data.rows import DEFAULT_HOLDOUT_LIMIT, Account, counted, split_rows, usable_rows
 from helpers.data.sources import read_source
+from helpers.families import hub_failure
+from helpers.printing import shorten
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.settings import Preset
-from helpers.tags import THINK_ANSWER, TagFormat, hub_failure, shorten
+from helpers.tags import THINK_ANSWER, TagFormat
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ from helpers.agents.protocol import Environment, call_tool
 from helpers.laboratory import players
 from helpers.laboratory.players import Player
 from helpers.laboratory.verdicts import Verdict
-from helpers.tags import escaped
+from helpers.printing import escaped
 
 _ROWS = 32  # episodes of each player
 _FEW_ROWS = 8  # episodes of a player with many variants

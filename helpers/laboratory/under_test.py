@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from helpers.printing import on_one_line, shorten
 from helpers.rewards.common import is_own, reward_name
 from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
-from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
+from helpers.tags import THINK_ANSWER, TagFormat
 
 # the honest answers that attacks are compared with
 HONEST_RIGHT = "honest and right"

@@ -21,10 +21,10 @@ import pandas as pd
 
 from helpers.laboratory.cases import TOLERANCE, differences
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
+from helpers.printing import on_one_line, shorten
 from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.rewards.faults import FROM_TRL, MESSAGES
 from helpers.rewards.own import TextReward, VerlReward
-from helpers.tags import on_one_line, shorten
 
 # The steps, which are methods of `Lab`, and what each tells.
 STEPS = {

@@ -13,11 +13,12 @@ import jinja2
 from huggingface_hub import ModelCardData
 
 from helpers.data.files import FILE_TYPES
+from helpers.printing import escaped
 from helpers.results.facts import Facts, read_facts
 from helpers.results.reproducing import commands_of, given_of
 from helpers.runs import Run, atomic_write
 from helpers.settings import EMBEDDED, GENERATED
-from helpers.tags import TagFormat, escaped
+from helpers.tags import TagFormat
 from helpers.templates import template_options
 from helpers.training.base import base_in_words, training_in_words
 

@@ -1,8 +1,11 @@
 """Figures of an evaluation, and of what is left of a change once it is stored."""
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, ORANGE, PAGE, RED, figure_with_panels, panel
+
+BAR = 0.36  # the width of a bar; two stand side by side at each model
 
 
 def accuracy(evaluation: dict[str, dict]) -> Figure:
@@ -10,32 +13,30 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
     intervals.
     """
     axes = panel("Holdout accuracy, with 95% intervals", "accuracy", xlabel="")
-    width = 0.36
-    sampled = dict(enumerate(evaluation.values()))
-    greedy = {at: entry["greedy"] for at, entry in sampled.items() if "greedy" in entry}
-    for entries, label, shift, color, hatch in (
-        (sampled, "sampled", -width / 2, BLUE, ""),
-        (greedy, "greedy", width / 2, ORANGE, "//"),
-    ):
-        values = [entry["accuracy"] for entry in entries.values()]
-        below = [entry["accuracy"] - entry["ci95"][0] for entry in entries.values()]
-        above = [entry["ci95"][1] - entry["accuracy"] for entry in entries.values()]
-        bars = axes.bar(
-            [at + shift for at in entries],
-            values,
-            width,
-            yerr=[below, above],
-            capsize=4,
-            color=color,
-            hatch=hatch,
-            alpha=0.85,
-            label=label,
-        )
-        axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
-    axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
+    models = list(evaluation.values())
+
+    # left bars: every model has been sampled
+    places = [at - BAR / 2 for at in range(len(models))]
+    _draw_bars(axes, places, models, label="sampled", color=BLUE, hatch="")
+
+    # right bars: not every model has been asked greedily as well
+    places = [at + BAR / 2 for at, model in enumerate(models) if "greedy" in model]
+    greedy = [model["greedy"] for model in models if "greedy" in model]
+    _draw_bars(axes, places, greedy, label="greedy", color=ORANGE, hatch="//")
+
+    axes.set_xticks(range(len(models)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
     axes.figure.legend(loc="outside upper right", ncols=2)  # inside, it could hide a bar
     return axes.figure
+
+
+def _draw_bars(axes: Axes, places: list[float], entries: list[dict], **look) -> None:
+    """Draw a bar at each place: the accuracy of an entry, with its interval and in percent."""
+    values = [entry["accuracy"] for entry in entries]
+    below = [entry["accuracy"] - entry["ci95"][0] for entry in entries]
+    above = [entry["ci95"][1] - entry["accuracy"] for entry in entries]
+    bars = axes.bar(places, values, BAR, yerr=[below, above], capsize=4, alpha=0.85, **look)
+    axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
 
 
 def pass_at_k(evaluation: dict[str, dict]) -> Figure:
@@ -44,28 +45,37 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
     A dashed line marks the trained model's pass@1, a star the untrained model's majority vote.
     """
     axes = panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
-    for name, label, color, marker in (
-        ("baseline", "untrained, pass@k", ORANGE, "s"),
-        ("trained", "trained, pass@k", BLUE, "o"),
-    ):
-        points = evaluation[name]["pass_at_k"]
-        ks = [int(k) for k in points]
-        lows = [point["ci95"][0] for point in points.values()]
-        highs = [point["ci95"][1] for point in points.values()]
-        axes.fill_between(ks, lows, highs, color=color, alpha=0.15, linewidth=0)
-        values = [point["value"] for point in points.values()]
-        axes.plot(ks, values, color=color, marker=marker, label=label)
-    once = evaluation["trained"]["pass_at_k"]["1"]["value"]
+    untrained = evaluation["baseline"]
+    trained = evaluation["trained"]
+    ks = [int(k) for k in trained["pass_at_k"]]
+
+    # the curves
+    _draw_curve(axes, untrained["pass_at_k"], "untrained, pass@k", color=ORANGE, marker="s")
+    _draw_curve(axes, trained["pass_at_k"], "trained, pass@k", color=BLUE, marker="o")
+
+    # what to compare them with
+    once = trained["pass_at_k"]["1"]["value"]
     axes.axhline(once, color=BLUE, linestyle="--", linewidth=1, label="trained, pass@1")
-    vote = evaluation["baseline"]["majority"]["accuracy"]
+    vote = untrained["majority"]["accuracy"]
     star = {"marker": "*", "markersize": 14, "linestyle": "", "color": RED}
     axes.plot([max(ks)], [vote], **star, label="untrained, majority vote")
+
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, ks)
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.figure.legend(loc="outside upper right", ncols=2, fontsize=9)
     return axes.figure
+
+
+def _draw_curve(axes: Axes, points: dict[str, dict], label: str, color: str, marker: str) -> None:
+    """Draw the value of each k, and the band of its intervals."""
+    ks = [int(k) for k in points]
+    lows = [point["ci95"][0] for point in points.values()]
+    highs = [point["ci95"][1] for point in points.values()]
+    axes.fill_between(ks, lows, highs, color=color, alpha=0.15, linewidth=0)
+    values = [point["value"] for point in points.values()]
+    axes.plot(ks, values, color=color, marker=marker, label=label)
 
 
 def stored_changes(change, stored: dict) -> Figure:

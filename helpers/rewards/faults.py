@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from helpers.printing import on_one_line
 from helpers.rewards.common import defining_function, reward_name
 from helpers.rewards.time_limit import OutOfTime, time_limit, wait_for
-from helpers.tags import completion_text, on_one_line
+from helpers.tags import completion_text
 
 # The time limit of a call, in seconds. A judge that is asked about one completion after another
 # takes a second or two for each.

@@ -28,8 +28,9 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 
+from helpers.printing import on_one_line
 from helpers.rewards.common import visible
-from helpers.tags import TagFormat, completion_text, on_one_line
+from helpers.tags import TagFormat, completion_text
 
 
 class Request(NamedTuple):

@@ -15,10 +15,11 @@ __getattr__ = door(
         "checkpoints": "History begin checkpoint_step keep load_adapter",
         "difficulty": "keep_pass_rates rows_between",
         "held_out": "held_out_looks keep_apart",
-        "lessons": "configuration import_unsloth train",
+        "lessons": "configuration train",
         "memory": "check_memory=check",
-        "policy": "LORA_TARGETS add_adapter begin_again check_engine claim_for_training "
-        "freeze_reference load load_whole lora_targets standby text_only",
+        "policy": "LORA_TARGETS add_adapter check_engine import_unsloth load load_whole "
+        "lora_targets standby text_only",
+        "reference": "begin_again claim_for_training freeze_reference",
         "reward_guard": "GuardedRewards",
         "sampling": "lengths_of release sample",
         "sampling_budget": "AUTO questions_within",

@@ -13,8 +13,13 @@ from helpers.settings import Preset
 from helpers.training.sampling_budget import Plan, questions_within
 
 FEWEST_LOOKS = 4  # with fewer, there is no curve
-FEWEST_AT_A_LOOK = 10  # with fewer, a point of the curve is mostly chance
+MOST_LOOKS = 8
+FEWEST_STEPS_BETWEEN = 5  # from one look to the next
+FEWEST_AT_A_LOOK = 10  # questions; with fewer, a point of the curve is mostly chance
 MOST_AT_A_LOOK = 64
+# The looks get one completion for this many of the training. They cost less than a tenth of it,
+# because a look of the pocket model takes half a step.
+TRAINING_FOR_A_LOOK = 15
 
 
 def held_out_looks(
@@ -32,8 +37,9 @@ def held_out_looks(
     than a tenth of the training, and at most `seconds` (see `questions_within`). If that is too
     little for a usable curve, none are asked.
 
-    patience: the steps after which early stopping gives up. It needs the score whatever that costs,
-        so there are two looks within its patience.
+    patience: the steps after which early stopping gives up, at least 2. It needs the score whatever
+        that costs, so there are two looks within its patience. A look needs a logged step: if
+        `logging_steps` is more than half the patience, there is a look at each logged step.
     """
     if holdout.empty:
         return _print_not_logged()
@@ -45,20 +51,25 @@ def held_out_looks(
         settings.completions_per_round,
     )
 
-    # 2. Choose how many looks, and how many questions at most and at least.
+    # 2. Choose how many steps lie between two looks, as a multiple of `logging_steps`, and how many
+    # questions are asked at most and at least.
     if patience is not None:
-        looks = math.ceil(2 * settings.max_steps / patience)
+        every = min(patience // 2, settings.max_steps) // settings.logging_steps
+        every = max(every, 1) * settings.logging_steps
+        looks = math.ceil(settings.max_steps / every)
         most = MOST_AT_A_LOOK
         fewest = 1
     else:
-        # The training can afford a fifteenth of its completions, because a look of the pocket model
-        # takes half a step. A batch that is smaller than a round may take as long as the round, so
-        # the number shrinks by their ratio.
-        affordable = settings.max_steps * settings.completions_per_step // 15
+        # A batch that is smaller than a round may take as long as the round, so the number of
+        # affordable completions shrinks by their ratio.
+        affordable = settings.max_steps * settings.completions_per_step // TRAINING_FOR_A_LOOK
         affordable = affordable * largest_batch // settings.completions_per_round
-        looks = min(8, settings.max_steps // 5, affordable // FEWEST_AT_A_LOOK)
+        most_looks = min(MOST_LOOKS, settings.max_steps // FEWEST_STEPS_BETWEEN)
+        looks = min(most_looks, affordable // FEWEST_AT_A_LOOK)
         if looks < FEWEST_LOOKS:
             return _print_not_logged()
+        every = math.ceil(settings.max_steps / looks / settings.logging_steps)
+        every = every * settings.logging_steps
         most = min(MOST_AT_A_LOOK, affordable // looks)
         fewest = min(FEWEST_AT_A_LOOK, len(holdout))
 
@@ -72,12 +83,11 @@ def held_out_looks(
     # because TRL averages over batches.
     for_each_process = min(largest_batch, len(asked)) // settings.processes
     batch = for_each_process * settings.processes
-    if len(asked) < fewest or batch == 0:
+    if batch == 0:
         return _print_not_logged()
     asked = asked.iloc[: len(asked) // batch * batch]
-
-    # 5. Spread the looks over the training, each at a logged step.
-    every = math.ceil(settings.max_steps / looks / settings.logging_steps) * settings.logging_steps
+    if len(asked) < fewest:
+        return _print_not_logged()
     print(f"held-out score: {len(asked)} questions, every {every} step{'s' * (every > 1)}")
     return Dataset.from_pandas(asked, preserve_index=False), {
         "eval_strategy": "steps",
@@ -94,7 +104,8 @@ def _print_not_logged() -> tuple[None, dict]:
 
 
 def keep_apart(trainer) -> None:
-    """Keep the evaluations of a GRPOTrainer from changing its training and its tables, and cheap.
+    """Make the evaluations of a GRPOTrainer cheap, and keep them from changing its training and its
+    tables.
 
     TRL 1.15 writes the completions of an evaluation into the table of the training step, and draws
     from the same random numbers. Here, all evaluations draw the same random numbers, so a policy

@@ -9,19 +9,6 @@ from helpers.runs import Run
 from helpers.settings import Preset, grpo_keywords
 
 
-def import_unsloth(settings: Preset) -> None:
-    """Set vLLM's standby mode and import Unsloth, if these settings need them (`needs_unsloth`).
-
-    Call this before importing Transformers, which Unsloth patches.
-    """
-    from helpers.training import policy
-
-    if settings.engine == "vllm":
-        policy.standby()
-    if policy.needs_unsloth(settings):
-        import unsloth  # noqa: F401
-
-
 def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **differs):
     """Return the `GRPOConfig` of these settings; `differs` adds or replaces keywords."""
     from trl import GRPOConfig

@@ -14,7 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from helpers.agents import Guarded, Guessing, episodes
 from helpers.agents.trainer import finished
-from helpers.tags import transcript
+from helpers.printing import transcript
 from helpers.training import sampling
 
 pytestmark = [

@@ -10,8 +10,9 @@ import pytest
 
 from helpers import PROJECT
 from helpers.laboratory.measures import Lab
+from helpers.printing import escaped, on_one_line
 from helpers.rewards.own import read_rewards
-from helpers.tags import THINK_ANSWER, escaped, on_one_line
+from helpers.tags import THINK_ANSWER
 
 REWARDS = r'''
 import re

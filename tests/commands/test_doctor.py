@@ -131,3 +131,10 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, 
     assert re.search(r" [\d.]+ GB of 24\.2 GB\n", out)
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "138 GB" in out and "all well" not in out
+
+
+def test_every_problem_of_a_preset_is_named(cli, lists, card):
+    code, out, _ = cli("doctor", "--preset", "h200", "-p", "lora_rank=100000")
+    assert code == 1
+    assert "lora_rank=100,000 is more than the width" in out
+    assert "preset 'h200' is meant for a card of 138 GB" in out

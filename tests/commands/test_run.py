@@ -16,9 +16,9 @@ from helpers.commands.engine import lines_to_print
 from helpers.commands.notebooks import defaults
 from helpers.parameters import read_parameters, read_value
 from helpers.presets import PRESETS
+from helpers.printing import quoted
 from helpers.runs import Run
 from helpers.settings import SETTINGS, check_report_to
-from helpers.tags import quoted
 from helpers.training.trial_steps import Trial, forecast
 
 pytestmark = pytest.mark.usefixtures("machine")

@@ -11,10 +11,10 @@ import stand_in
 import json
 from dataclasses import replace
 from helpers.presets import PRESETS
-from helpers.training import lessons, policy, sampling
+from helpers.training import policy, sampling
 
 settings = replace(PRESETS["pocket"], gradient_checkpointing=True, load_in_4bit=False)
-lessons.import_unsloth(settings)
+policy.import_unsloth(settings)
 model, tokenizer = policy.load(settings)
 model = policy.add_adapter(model, settings, seed=1)
 

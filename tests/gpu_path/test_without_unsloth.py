@@ -16,7 +16,7 @@ from helpers.training import lessons, policy
 
 changed = {"backend": "transformers", "max_steps": 2, "per_device_train_batch_size": 16}
 settings = settle(PRESETS["pocket"], max_completion_length=16, **changed)
-lessons.import_unsloth(settings)
+policy.import_unsloth(settings)
 model, tokenizer = policy.load(settings)
 model = policy.add_adapter(model, settings, seed=1)
 from trl import GRPOTrainer

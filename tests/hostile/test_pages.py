@@ -9,10 +9,10 @@ from finished import change, finished_run
 
 from helpers.laboratory.cases import style_cases
 from helpers.laboratory.measures import Lab
+from helpers.printing import escaped
 from helpers.results import card
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
-from helpers.tags import escaped
 
 pytestmark = pytest.mark.slow
 

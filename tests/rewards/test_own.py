@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from helpers.own_code import load_own
 from helpers.rewards.common import code_of, reward_name, source_hash
 from helpers.rewards.own import (
     copies_of,
@@ -46,6 +47,14 @@ def test_a_list_may_name_library_rewards_files_and_modules_with_weights(typed):
     messages = [[{"role": "assistant", "content": text}] for text in (RIGHT, 99 * "no")]
     scores = [function(completions=messages, answer=["4", "4"]) for function in functions]
     assert scores == [[1.0, 0.0]] * 4, "the tags are bound"
+
+
+def test_a_file_keeps_its_own_globals_and_is_executed_again_only_if_it_has_changed(typed):
+    file = typed / "one.py"
+    text = "source = 'gsm8k'\ncalls = []\ndef which():\n    calls.append(1)\n    return source, {}"
+    for value, seen in ((1, 1), (1, 2), (2, 1)):
+        file.write_text(text.format(f"len(calls), {value}"), encoding="utf-8")
+        assert load_own("rewards", "one.py:which", "")() == ("gsm8k", seen, value)
 
 
 @pytest.mark.parametrize(

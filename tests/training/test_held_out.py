@@ -39,6 +39,8 @@ ROWS = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
         ("smollm2", {}, (10, 10, 10)),
         ("t4", {"max_steps": 300}, (32, 38, 16)),
         ("memory_optimized", {"max_steps": 100}, None),
+        # 10 questions are enough, but 2 of them would not fill a batch
+        ("pocket", {"per_device_train_batch_size": 4, "max_steps": 300}, None),
     ],
 )
 def test_held_out_questions_cost_a_tenth_of_the_training(policy, preset, changes, looks):
@@ -67,6 +69,25 @@ def test_early_stopping_has_its_score_and_an_empty_holdout_has_none(policy, caps
     assert held_out_looks(ROWS, real, 1e-3, *policy) == (None, {})
     told = capsys.readouterr().out
     assert "to sample everything" in told and "to sample in a training" not in told
+
+
+@pytest.mark.parametrize(
+    ("patience", "changes", "every"),
+    [
+        (5, {}, 2),
+        (4, {}, 2),
+        (2, {}, 1),
+        (8, {"logging_steps": 3}, 3),
+        (5, {"logging_steps": 4}, 4),  # more than half the patience: each logged step
+        (500, {"logging_steps": 7}, 49),  # the patience is longer than the training
+    ],
+)
+def test_there_are_two_looks_within_the_patience_of_early_stopping(
+    policy, patience, changes, every
+):
+    settings = replace(PRESETS["pocket"], max_steps=50, **changes)
+    asked, keywords = held_out_looks(ROWS, settings, None, *policy, patience=patience)
+    assert len(asked) == len(ROWS) and keywords["eval_steps"] == every
 
 
 def test_evaluations_leave_the_training_and_its_tables_as_they_were(

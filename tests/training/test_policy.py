@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
 from helpers.tags import THINK_ANSWER
-from helpers.training import policy, sampling
+from helpers.training import policy, reference, sampling
 from helpers.training.sampling import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -240,22 +240,22 @@ def test_batches_are_halved_after_running_out_of_gpu_memory(model, tokenizer, mo
 
 def test_a_model_is_not_trained_by_two_trainers():
     model = load()
-    assert policy.claim_for_training(model) is model
+    assert reference.claim_for_training(model) is model
     with pytest.raises(RuntimeError, match=r"run before.*Restart Kernel and Run All Cells"):
-        policy.claim_for_training(model)
+        reference.claim_for_training(model)
 
 
 def test_a_trained_policy_begins_again_for_another_trainer():
     model = policy.add_adapter(load(), replace(PRESETS["pocket"], backend="transformers"), seed=1)
     fresh = {name: weight.clone() for name, weight in model.named_parameters() if "lora" in name}
-    policy.claim_for_training(model)
-    policy.freeze_reference(model)
+    reference.claim_for_training(model)
+    reference.freeze_reference(model)
     for name in fresh:
         model.get_parameter(name).data.add_(1)
-    policy.begin_again(model, fresh)
+    reference.begin_again(model, fresh)
     assert list(model.peft_config) == ["default"] and fresh
     assert all(torch.equal(model.get_parameter(name), old) for name, old in fresh.items())
-    assert policy.claim_for_training(model) is model
+    assert reference.claim_for_training(model) is model
 
 
 # --- Back ends and engines ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from trl import GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.rewards.structure import format_reward
-from helpers.training.policy import freeze_reference
+from helpers.training.reference import freeze_reference
 
 pytestmark = pytest.mark.slow
 
