@@ -147,12 +147,6 @@ REFUSED = {
     "f(1 / 0) == 2": "division by zero",
     "f({[]: 1}) == 2": "unhashable",
     "f(10**5000) == 2": "the limit .4300 digits. for integer string",
-    "f(1) == 9**9**9": r"`9 \*\* 9 \*\* 9` is too large",
-    "f((9**9) ** (9**9)) == 2": r"`\(9 \*\* 9\) \*\* 9 \*\* 9` is too large",
-    "f(1 << 10**12) == 2": "is too large",
-    "f('a' * 10**12) == 2": "is too large",
-    "f([10**12 * [1]]) == 2": "is too large",
-    "f([[0] * 10**6] * 10**6) == 2": "is too large",
     "f(...) == 2": "a value of type ellipsis is not plain data",
     "abs(f(1) - 2) < x": "`x` is not plain data",
 }
