@@ -154,7 +154,7 @@ def question_of(row: dict) -> str:
 def _last_message(row: dict, role: str) -> str:
     """Return the last message of a role. The user's earlier messages may be worked examples."""
     prompt = row.get("prompt")
-    messages = prompt if isinstance(prompt, list) else []
+    messages = prompt if isinstance(prompt, list | tuple) else []
     texts = [message["content"] for message in messages if message["role"] == role]
     return texts[-1] if texts else ""
 

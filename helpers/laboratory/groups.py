@@ -36,7 +36,7 @@ def in_groups(rows: pd.DataFrame, completions: list[list[str]]) -> Groups:
     pairs = list(zip(records_of(rows), completions, strict=True))
     texts = [text for _, group in pairs for text in group]
     rows_of_texts = [row for row, group in pairs for _ in group]
-    numbers = np.repeat(np.arange(len(pairs)), [len(group) for group in completions])
+    numbers = np.repeat(np.arange(len(pairs)), [len(group) for _, group in pairs])
     return Groups(texts, columns_of(rows_of_texts), numbers)
 
 

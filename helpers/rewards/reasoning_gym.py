@@ -66,8 +66,9 @@ def task_reward(
     # of the checks matters.
     scores: list[float | None] = [None] * rows
     requests: list[_Request] = []
-    for position, completion in enumerate(completions):
-        if not (families[position] and entries[position]):
+    rows_in_order = zip(completions, families, entries, strict=True)
+    for position, (completion, family_name, row_entry) in enumerate(rows_in_order):
+        if not (family_name and row_entry):
             continue  # the row is from another source
         scores[position] = 0.0  # unless it is replaced below
 
@@ -77,8 +78,8 @@ def task_reward(
             continue
 
         # Our own judgement decides, if there is one.
-        name = str(families[position])
-        content = json.loads(entries[position])
+        name = str(family_name)
+        content = row_entry if isinstance(row_entry, dict) else json.loads(row_entry)
         gold = str(content.get("answer") or "")
         right = judged_here(name, given, gold)
         if right is not None:
