@@ -29,7 +29,7 @@ _PREFIXES = (
     "tracker: ",  # 03: where its events go
     "continuing the interrupted training ",  # 03: from which step
 )
-_FORECAST = re.compile(r"[\d,]+ steps?: at most ")  # 03, after the line above
+_FORECAST = re.compile(r"[\d,]+ steps?: about ")  # 03, after the line above
 
 
 def lines_to_print(source: str, output: str) -> list[str]:
