@@ -3,7 +3,7 @@ its libraries in a notebook.
 
 This module needs only the standard library, because it runs before the install. `make setup`, the
 first cell in Colab and `python -m helpers install` all call `install`. Packages that no notebook
-needs are installed by tools/optional.py.
+needs are installed by `install_optional`.
 """
 
 import importlib

@@ -10,11 +10,11 @@ from contextlib import suppress
 
 
 def escaped(text: str) -> str:
-    """Return a text that is safe to print: control and invisible characters become escapes; line
+    r"""Return a text that is safe to print: control and format characters become escapes; line
     breaks and tabs stay.
 
     >>> print(escaped("red\x1b[31m, a mark\u200b"))
-    red\\x1b[31m, a mark\\u200b
+    red\x1b[31m, a mark\u200b
     """
     shown = ""
     for character in text:
@@ -71,7 +71,7 @@ def transcript(messages: list[dict]) -> str:
         for call in calls:
             arguments = call["function"].get("arguments")
             shown = repr(arguments)
-            # Arguments may be JSON. Any other text of the policy is shown as it is, and so are
+            # Arguments may be JSON. Any other text of the policy is shown as its `repr`, and so are
             # thousands of brackets (RecursionError).
             with suppress(ValueError, RecursionError):
                 if isinstance(arguments, str):
@@ -84,7 +84,7 @@ def transcript(messages: list[dict]) -> str:
 
 
 def shorten(text: object, most: int = 200) -> str:
-    """Return the text for a message, with at most `most` of its characters.
+    """Return the text for a message, with at most `most` of its characters, not `escaped`.
 
     >>> shorten("abcdef", 3)
     'abc… (6 characters)'

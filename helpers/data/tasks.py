@@ -90,9 +90,10 @@ def load_task(
         `sources.check_columns`. Pictures are paths relative to the source, or the bytes of files.
     system_prompt: replaces the system prompt of `tags`; an empty string leaves it out.
     examples: worked examples, shown in every prompt before the question; see `example_turns`.
-    count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. Without
-        it, neither limit applies: longer prompts are dropped, because TRL does not truncate them,
-        and so are answers that in their tags, without any reasoning, fit into no completion.
+    count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. With
+        it, rows with longer prompts are dropped, because TRL does not truncate them, and so are
+        rows whose answer, in its tags and without any reasoning, fits into no completion. Without
+        it, neither limit applies.
     kind: how all answers are judged, one of `judging.answers.DECLARED_KINDS`; stored in a
         column `kind`, which correctness_reward reads.
     max_pixels: larger pictures are scaled down.
@@ -153,7 +154,7 @@ def load_task(
         "notes": _notes(account, table_rows, example_rows, tags, system),
     }
     # a policy that copies an example needs room for its reasoning, and for the end token
-    if max_completion_tokens is not None and example_rows:
+    if count_tokens and max_completion_tokens is not None and example_rows:
         lengths = [count_tokens(example["answer"]) + 1 for example in example_rows]
         too_long = [length for length in lengths if length > max_completion_tokens]
         if too_long:

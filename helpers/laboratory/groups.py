@@ -42,7 +42,7 @@ def in_groups(rows: pd.DataFrame, completions: list[list[str]]) -> Groups:
 
 def records_of(rows: pd.DataFrame) -> list[dict]:
     """Return rows as TRL passes them. Pandas reads a list from a Parquet file as an array; here it
-    is a list again.
+    is a list again, though not inside another list.
     """
     records = rows.to_dict("records")
     for record in records:

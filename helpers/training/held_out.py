@@ -12,7 +12,7 @@ from datasets import Dataset
 from helpers.settings import Preset
 from helpers.training.sampling_budget import Plan, questions_within
 
-FEWEST_LOOKS = 4  # with fewer, there is no curve
+FEWEST_LOOKS = 4  # with fewer, there is no curve; rounding to logging_steps may leave fewer
 MOST_LOOKS = 8
 FEWEST_STEPS_BETWEEN = 5  # from one look to the next
 FEWEST_AT_A_LOOK = 10  # questions; with fewer, a point of the curve is mostly chance

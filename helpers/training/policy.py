@@ -308,9 +308,8 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False) -> "P
 
     seed: of the adapter's random matrices.
     sees: whether the policy reads pictures. The vision tower gets no adapter, because with vLLM
-        Unsloth refuses one there. The projector between the tower and the language part gets one
-        only through PEFT: neither `finetune_vision_layers` nor `finetune_language_layers` of
-        Unsloth covers it (Qwen3-VL, Gemma 3).
+        Unsloth refuses one there. A `multi_modal_projector` with linear maps gets one only through
+        PEFT: neither `finetune_vision_layers` nor `finetune_language_layers` of Unsloth covers it.
     """
     seed_everything(seed)
 
