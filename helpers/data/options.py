@@ -37,6 +37,8 @@ def options_in(value: object) -> dict:
     # 1. A dictionary: two lists, as in ARC, or texts by label.
     if isinstance(options, dict):
         if options.keys() == {"label", "text"}:
+            if None in options.values():
+                return {}
             return dict(zip(options["label"], options["text"], strict=False))
         return options
 

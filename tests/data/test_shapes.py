@@ -308,6 +308,10 @@ def test_options_are_shown_below_the_question_and_the_answer_is_a_letter(options
     assert with_options(SHOWN, options, answer)[:2] == (SHOWN, letter), "they are not shown twice"
 
 
+def test_options_that_a_row_left_empty_are_none():
+    assert options_in({"label": None, "text": None}) == {}
+
+
 @pytest.mark.parametrize(
     ("question", "options"),
     [

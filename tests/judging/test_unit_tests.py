@@ -148,6 +148,7 @@ REFUSED = {
     "f({[]: 1}) == 2": "unhashable",
     "f(10**5000) == 2": "the limit .4300 digits. for integer string",
     "f(...) == 2": "a value of type ellipsis is not plain data",
+    "np.isclose(f(1), 2.0, atol=0.1)": "`isclose` can be read with `rel_tol` and `abs_tol` only",
     "abs(f(1) - 2) < x": "`x` is not plain data",
 }
 

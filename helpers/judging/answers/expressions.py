@@ -1,7 +1,7 @@
 r"""The parts of an expression: its members, names, variables, relations and brackets.
 
-`mathematics` decides with them whether two expressions are equal. They read the LaTeX that
-`to_latex` returns.
+`mathematics` and `kinds` decide with them whether two expressions are equal. They read the LaTeX
+that `to_latex` returns; `without_brackets` and `divisions_of` convert a text themselves.
 """
 
 import re

@@ -417,6 +417,8 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
         ):
             near = {"rel_tol": 1e-9, "abs_tol": 0.0}
             near |= {option.arg: _literal(option.value) for option in options}
+            if len(near) > 2:
+                raise ValueError("`isclose` can be read with `rel_tol` and `abs_tol` only")
             value = _literal(expected)
             tolerance = max(near["abs_tol"], near["rel_tol"] * abs(value))
         # not f(1)
