@@ -36,7 +36,7 @@ gpu-check:
 	@$(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu $(ARGS)
 
 lint: $(READY)
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/ty check helpers
 
 # In ARGS what `jupyter lab` takes: --port 9000, --no-browser on a machine without a screen, --allow-root in a container.
 lab: $(READY)

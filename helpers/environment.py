@@ -254,6 +254,7 @@ _OF_THE_HOST = (
     "pytest",
     "pytest-xdist",
     "ruff",
+    "ty",
 )
 
 # Unsloth's metadata asks for a torchvision whose default build is CUDA, with which `import unsloth`

@@ -155,7 +155,7 @@ def panel(
         _, axes = figure_with_panels(1, 1, (7.0, 3.6))
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     if xlabel == "step":
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.get_major_locator().set_params(integer=True)  # ty: ignore[unknown-argument]
     if history is not None and "stage" in history:
         begins = history[history["stage"] != history["stage"].shift()]
         for step, name in zip(begins["step"], begins["stage"], strict=True):

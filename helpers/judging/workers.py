@@ -287,7 +287,7 @@ def serve(kind: str) -> None:
     # garbage collector from going through them during a judgement.
     judge, examples = _JUDGES[kind]
     for row in examples:
-        judge(*row)
+        judge(*row)  # ty: ignore
     gc.freeze()
     print(slowness(), file=replies, flush=True)
 

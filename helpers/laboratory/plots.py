@@ -52,7 +52,7 @@ def _draw_pass_rates(
     rates = [rate for rate in pass_rates if rate is not None]
     bins = [(right - 0.5) / size for right in range(size + 2)]
     axes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.get_major_locator().set_params(integer=True)  # ty: ignore[unknown-argument]
 
 
 def _draw_correlations(axes: Axes, rewards: dict[str, dict]) -> None:

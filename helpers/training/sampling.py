@@ -362,7 +362,7 @@ def _adapter_in_vllm(model):
             else:
                 from unsloth_zoo.vllm_utils import load_lora
 
-                request = load_lora(model, folder)
+                request = load_lora(model, folder)  # ty: ignore[too-many-positional-arguments]
         try:
             yield request
         finally:
