@@ -207,9 +207,9 @@ def _add_rarely_scored(lab: RewardsUnderTest, name: str, verdict: Verdict) -> No
 
     # 3. Missing scores are a stop if no honest answer got one, or if there is no other reward.
     if honest_unscored or scored == 0 or unscored_beside_scored > _MOSTLY_FLAT:
-        subject = f"{1 - scored:.0%} of the policy's completions"
-        if honest_unscored:
-            subject = "honest answers"
+        subject = "honest answers"
+        if scored < 1:
+            subject = f"{1 - scored:.0%} of the policy's completions"
         verdict.add(
             f"{name} gave {subject} no score.{_last_warning(lab, name)} Can it read what its judge "
             "replies?",
