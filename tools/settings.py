@@ -6,17 +6,22 @@ from helpers.settings import SETTINGS, possible_values
 
 
 def table() -> str:
-    """Return the settings in Markdown, a row each."""
-    lines = [
-        "| setting | default | may be | what it does | passed to | parameter of |",
-        "|---|---|---|---|---|---|",
-    ]
+    """Return the settings in Markdown, a row each, and below them what receives those that
+    GRPOConfig does not receive under the same name.
+    """
+    lines = ["| setting | default | may be | what it does |", "|---|---|---|---|"]
+    receivers: dict[str, list[str]] = {}
     for name, setting in SETTINGS.items():
         said = setting.metadata
         lines.append(
-            f"| `{name}` | `{setting.default}` | {possible_values(setting)} | {said['does']} | "
-            f"{said['to']} | {', '.join(said['of'])} |"
+            f"| `{name}` | `{setting.default}` | {possible_values(setting)} | {said['does']} |"
         )
+        receivers.setdefault(said["to"], []).append(f"`{name}`")
+    del receivers["GRPOConfig"]
+    lines += ["", "TRL's `GRPOConfig` receives these settings under their own names, except:", ""]
+    for receiver, names in receivers.items():
+        called = f"`{receiver}`" if receiver else "no function of a library"
+        lines.append(f"- passed to {called}: {', '.join(names)}")
     return "\n".join(lines)
 
 
