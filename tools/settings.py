@@ -18,10 +18,20 @@ def table() -> str:
         )
         receivers.setdefault(said["to"], []).append(f"`{name}`")
     del receivers["GRPOConfig"]
-    lines += ["", "TRL's `GRPOConfig` receives these settings under their own names, except:", ""]
+    lines += [
+        "",
+        "TRL's `GRPOConfig` receives them under their own names, with these exceptions:",
+        "",
+    ]
     for receiver, names in receivers.items():
-        called = f"`{receiver}`" if receiver else "no function of a library"
-        lines.append(f"- passed to {called}: {', '.join(names)}")
+        call, _, keyword = receiver.partition(".")
+        if not call:
+            how = "not passed to any library function"
+        elif keyword:
+            how = f"passed to `{call}` as `{keyword}`"
+        else:
+            how = f"passed to `{call}`"
+        lines.append(f"- {', '.join(names)}: {how}")
     return "\n".join(lines)
 
 
