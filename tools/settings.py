@@ -6,32 +6,23 @@ from helpers.settings import SETTINGS, possible_values
 
 
 def table() -> str:
-    """Return the settings in Markdown, a row each, and below them what receives those that
-    GRPOConfig does not receive under the same name.
+    """Return the settings in Markdown, a row each, and below them those that notebook 03 reads from
+    the run.
     """
     lines = ["| setting | default | may be | what it does |", "|---|---|---|---|"]
-    receivers: dict[str, list[str]] = {}
+    of_the_run = []  # settings that notebook 03 does not have as parameters
     for name, setting in SETTINGS.items():
         said = setting.metadata
         lines.append(
             f"| `{name}` | `{setting.default}` | {possible_values(setting)} | {said['does']} |"
         )
-        receivers.setdefault(said["to"], []).append(f"`{name}`")
-    del receivers["GRPOConfig"]
+        if "01" in said["of"] and "03" not in said["of"]:
+            of_the_run.append(f"`{name}`")
     lines += [
         "",
-        "TRL's `GRPOConfig` receives them under their own names, with these exceptions:",
-        "",
+        "Notebook 01 stores these settings with the data, and notebook 03 reads them from "
+        f"there; it ignores them as parameters: {', '.join(of_the_run)}.",
     ]
-    for receiver, names in receivers.items():
-        call, _, keyword = receiver.partition(".")
-        if not call:
-            how = "not passed to any library function"
-        elif keyword:
-            how = f"passed to `{call}` as `{keyword}`"
-        else:
-            how = f"passed to `{call}`"
-        lines.append(f"- {', '.join(names)}: {how}")
     return "\n".join(lines)
 
 
