@@ -191,8 +191,7 @@ def complete(
     completions = []
     if path.exists():
         table = pyarrow.parquet.read_table(path)
-        metadata = table.schema.metadata or {}
-        if metadata.get(b"made_for") == made_for.encode():
+        if table.schema.metadata[b"made_for"] == made_for.encode():
             completions = table["completions"].to_pylist()
             print(
                 f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
