@@ -209,8 +209,9 @@ def complete(
             seed=seed + start,
         )
         questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
-        table = pyarrow.table({"question": questions, "completions": completions})
+        table = pyarrow.table(
+            {"question": questions, "completions": completions}, metadata={"made_for": made_for}
+        )
         with atomic_write(path) as temporary:
-            marked = table.replace_schema_metadata({"made_for": made_for})
-            pyarrow.parquet.write_table(marked, temporary)
+            pyarrow.parquet.write_table(table, temporary)
     return completions

@@ -279,17 +279,20 @@ class History(TrainerCallback):
         first. Trainer's final summary is not a step: it has no reward.
 
         With beta 0 no KL is computed, but Unsloth's GPU trainer logs 0.0 (rl_replacements.py);
-        that value is dropped.
+        that value is dropped. Only the first of several processes writes the file.
         """
         has_row = bool(self.rows) and self.rows[-1]["step"] == state.global_step
-        if "eval_reward" in logs and has_row:
-            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith(_OF_EVALUATION)}
-            write_rows(self.path, self.rows)
         if "reward" in logs:
             dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
             row = {key: value for key, value in logs.items() if key not in dropped}
             self.rows.append({"step": state.global_step} | row)
-            write_rows(self.path, self.rows)
+        elif "eval_reward" in logs and has_row:
+            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith(_OF_EVALUATION)}
+        else:
+            return
+        if processes.is_first():
+            with atomic_write(self.path) as temporary:
+                pd.DataFrame(self.rows).to_csv(temporary, index=False)
 
 
 def load_adapter(model, folder: Path) -> None:
@@ -305,10 +308,3 @@ def load_adapter(model, folder: Path) -> None:
             "parameters."
         )
     set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
-
-
-def write_rows(path: Path, rows: list[dict]) -> None:
-    """Write a table of steps to a CSV file. Only the first of several processes writes."""
-    if processes.is_first():
-        with atomic_write(path) as temporary:
-            pd.DataFrame(rows).to_csv(temporary, index=False)
