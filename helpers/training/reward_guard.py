@@ -210,11 +210,12 @@ class _SafeReward:
 
     def __init__(self, reward: Callable, record: Callable):
         self.reward = reward
+        self.own = is_own(reward)
         self.record = record
         self.__name__ = reward_name(reward)
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
-        scores, faults = checked_scores(self.reward, completions, columns, is_own(self.reward))
+        scores, faults = checked_scores(self.reward, completions, columns, self.own)
         self.record(self.__name__, scores, faults)
         return scores
 
