@@ -214,12 +214,8 @@ def config_of(model: str) -> dict:
     """
     if model in CONFIGS:
         return CONFIGS[model]
+    check_model(model)
     path = Path(model) / "config.json"
-    if not path.exists() and (Path(model) / "adapter_config.json").exists():
-        raise ValueError(
-            f"{model} holds an adapter, not a model: notebook 5 merges it into one (the folder "
-            "merged/ beside it), and notebook 3 trains it further with from_adapter=True."
-        )
     if not Path(model).is_dir():
         from huggingface_hub import hf_hub_download
 
@@ -228,6 +224,19 @@ def config_of(model: str) -> dict:
         except (OSError, ValueError) as error:
             raise ValueError(hub_failure(f"the model {model!r}", error)) from None
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def check_model(model: str) -> None:
+    """Raise ValueError if the model is the folder of an adapter."""
+    folder = Path(model)
+    has_its_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
+    has_its_file = (folder / "adapter_config.json").is_file()
+    if has_its_name or has_its_file:
+        raise ValueError(
+            f"model={model!r} is an adapter, not a whole model. Merge it with notebook 05 of its "
+            "run, and give the merged model, model=runs/NAME/merged; or name the model that it was "
+            "trained on."
+        )
 
 
 def hub_failure(what: str, error: Exception) -> str:

@@ -10,8 +10,8 @@ from helpers import presets
 from helpers.commands.notebooks import defaults, notebook_paths
 from helpers.data.prompts import example_turns
 from helpers.data.sources import check_columns, check_source
-from helpers.data.tasks import check_model
 from helpers.environment import say_which_gpu, this_machine
+from helpers.families import check_model
 from helpers.judging.answers import check_kind
 from helpers.rewards import own
 from helpers.rewards.controls import check_control

@@ -58,8 +58,7 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         presets.settle(preset, machine)
     except ValueError as error:
-        if str(error) not in problems:  # both refuse a GPU that torch cannot use
-            problems.append(str(error))
+        problems.append(str(error))
 
     # 3. Compare the installed packages with the pins.
     problems += package_problems(machine)

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 
@@ -24,7 +23,7 @@ from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
 from helpers.data.prompts import chat_prompt, example_turns
 from helpers.data.rows import DEFAULT_HOLDOUT_LIMIT, Account, counted, split_rows, usable_rows
 from helpers.data.sources import read_source
-from helpers.families import hub_failure
+from helpers.families import check_model, hub_failure
 from helpers.printing import shorten
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.settings import Preset
@@ -305,19 +304,6 @@ def fingerprint(rows: Iterable[dict]) -> str:
     for row in rows:
         digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode() + row.get("image", b""))
     return digest.hexdigest()
-
-
-def check_model(model: str) -> None:
-    """Raise ValueError if the model is the folder of an adapter."""
-    folder = Path(model)
-    has_its_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
-    has_its_file = (folder / "adapter_config.json").is_file()
-    if has_its_name or has_its_file:
-        raise ValueError(
-            f"model={model!r} is an adapter, not a whole model. Merge it with notebook 05 of its "
-            "run, and give the merged model, model=runs/NAME/merged; or name the model that it was "
-            "trained on."
-        )
 
 
 def tokenizer_of(model: str, thinking: bool | None = None):

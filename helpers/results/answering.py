@@ -191,8 +191,7 @@ def complete(
     completions = []
     if path.exists():
         table = pyarrow.parquet.read_table(path)
-        metadata = table.schema.metadata or {}
-        if metadata.get(b"made_for") == made_for.encode():
+        if table.schema.metadata[b"made_for"] == made_for.encode():
             completions = table["completions"].to_pylist()
             print(
                 f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
@@ -210,8 +209,9 @@ def complete(
             seed=seed + start,
         )
         questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
-        table = pyarrow.table({"question": questions, "completions": completions})
+        table = pyarrow.table(
+            {"question": questions, "completions": completions}, metadata={"made_for": made_for}
+        )
         with atomic_write(path) as temporary:
-            marked = table.replace_schema_metadata({"made_for": made_for})
-            pyarrow.parquet.write_table(marked, temporary)
+            pyarrow.parquet.write_table(table, temporary)
     return completions

@@ -28,12 +28,11 @@ def completions(
         "blind": [Image.new("RGB", picture.size, GREY) for picture in pictures],
         "swapped": [pictures[place] for place in swapped_places(rows)],
     }
-    prompts = [list(prompt) for prompt in rows["prompt"]]
     return {
         condition: sample(
             model,
             processor,
-            prompts,
+            [list(prompt) for prompt in rows["prompt"]],
             pictures_by_condition[condition],
             max_new_tokens=settings.max_completion_length,
             seed=seed,

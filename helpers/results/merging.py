@@ -399,8 +399,7 @@ def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Ten
     logits = []
     for prompt in prompts:
         ids = torch.tensor([encode(tokenizer, prompt)], device=model.device)
-        output = model(input_ids=ids)
-        logits.append(output.logits[0].float().cpu())
+        logits.append(model(input_ids=ids).logits[0].float().cpu())
     return logits
 
 

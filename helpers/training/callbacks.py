@@ -64,9 +64,9 @@ class Watch(TrainerCallback):
         self.drawn = 0.0  # monotonic time of the last drawing
         self.printed: set[str] = set()  # rules whose finding has been printed
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(self, args, state, control, logs, **kwargs):
         """Show the step, then print new findings."""
-        if not logs or "reward" not in logs or not processes.is_first():
+        if "reward" not in logs or not processes.is_first():
             return
 
         # format the step as a line
@@ -137,13 +137,13 @@ class EarlyStopping(TrainerCallback):
         # rule of a critical finding -> the step since which the finding has persisted
         self.since: dict[str, int] = {}
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(self, args, state, control, logs, **kwargs):
         """Stop if the held-out score has not improved, or a critical finding has persisted, for
         `patience` steps.
         """
-        if logs and "eval_reward" in logs:
+        if "eval_reward" in logs:
             self._check_held_out(state, control)
-        if not logs or "reward" not in logs:
+        if "reward" not in logs:
             return
         critical = processes.from_first(self._critical_findings)
         # a finding that persists keeps its first step, and one that ends is forgotten

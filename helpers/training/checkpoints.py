@@ -251,9 +251,12 @@ class History(TrainerCallback):
     """
 
     def __init__(self, run: Run, resumed_from: Path | None = None):
-        self.path = run.folder / "checkpoints" / _HISTORY
+        self.path = run.path(f"checkpoints/{_HISTORY}")
         self.resumed_from = resumed_from
-        self.rows = rows_until(resumed_from, self.path)
+        self.rows: list[dict] = []
+        if resumed_from and self.path.exists():
+            table = pd.read_csv(self.path)
+            self.rows = table[table["step"] <= checkpoint_step(resumed_from)].to_dict("records")
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
         """Load the checkpoint's adapter.
@@ -271,23 +274,25 @@ class History(TrainerCallback):
         if state.global_step >= state.max_steps:
             control.should_log = True
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(self, args, state, control, logs, **kwargs):
         """Append the row of a step, or add an evaluation to the row of its step, which Trainer logs
         first. Trainer's final summary is not a step: it has no reward.
 
         With beta 0 no KL is computed, but Unsloth's GPU trainer logs 0.0 (rl_replacements.py);
-        that value is dropped.
+        that value is dropped. Only the first of several processes writes the file.
         """
-        logs = logs or {}
         has_row = bool(self.rows) and self.rows[-1]["step"] == state.global_step
-        if "eval_reward" in logs and has_row:
-            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith(_OF_EVALUATION)}
-            write_rows(self.path, self.rows)
         if "reward" in logs:
             dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
             row = {key: value for key, value in logs.items() if key not in dropped}
             self.rows.append({"step": state.global_step} | row)
-            write_rows(self.path, self.rows)
+        elif "eval_reward" in logs and has_row:
+            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith(_OF_EVALUATION)}
+        else:
+            return
+        if processes.is_first():
+            with atomic_write(self.path) as temporary:
+                pd.DataFrame(self.rows).to_csv(temporary, index=False)
 
 
 def load_adapter(model, folder: Path) -> None:
@@ -303,21 +308,3 @@ def load_adapter(model, folder: Path) -> None:
             "parameters."
         )
     set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
-
-
-def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
-    """Return the rows of a CSV table of steps, up to the step of a checkpoint. The list is empty if
-    there is no checkpoint or no table.
-    """
-    if checkpoint is None or not path.exists():
-        return []
-    table = pd.read_csv(path)
-    return table[table["step"] <= checkpoint_step(checkpoint)].to_dict("records")
-
-
-def write_rows(path: Path, rows: list[dict]) -> None:
-    """Write a table of steps to a CSV file. Only the first of several processes writes."""
-    if processes.is_first():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
-            pd.DataFrame(rows).to_csv(temporary, index=False)

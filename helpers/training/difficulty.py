@@ -23,9 +23,13 @@ def keep_pass_rates(
     rates: the pass rate of each row, from 0 to 1; None if no judge scores the row.
     lengths: the tokens of each completion that was sampled for the rates.
     """
-    table = pd.DataFrame({"question": list(rows["question"]), "pass_rate": rates}, dtype=object)
-    table["pass_rate"] = table["pass_rate"].astype(float)  # None becomes NaN
-    table["made_for"] = _made_for(run)
+    table = pd.DataFrame(
+        {
+            "question": pd.Series(list(rows["question"]), dtype=object),
+            "pass_rate": pd.Series(rates, dtype=float),  # None becomes NaN
+            "made_for": _made_for(run),
+        }
+    )
     with atomic_write(run.path(_RATES)) as temporary:
         table.to_parquet(temporary, index=False)
 

@@ -41,9 +41,6 @@ def held_out_looks(
         that costs, so there are two looks within its patience. A look needs a logged step: if
         `logging_steps` is more than half the patience, there is a look at each logged step.
     """
-    if holdout.empty:
-        return _print_not_logged()
-
     # 1. A batch of a look, over all processes, may be twice that of the training: without
     # gradients, it fits into the memory.
     largest_batch = min(

@@ -14,7 +14,7 @@ needs no more than a step: it takes the step's batch at most, at the same contex
 import math
 from dataclasses import dataclass
 
-from helpers.environment import Machine, cpu_has_bf16, gpu_obstacle
+from helpers.environment import Machine, cpu_has_bf16
 from helpers.families import FAMILIES, config_of, family_of
 from helpers.settings import Preset
 from helpers.training.model_sizes import sizes_of
@@ -52,13 +52,11 @@ def check(
     sees: whether prompts have pictures; None: if the source is a set of pictures. Without pictures,
         only the language part of a vision model is loaded.
 
-    ValueError if torch cannot use the GPU; if the estimate exceeds it; if the context exceeds the
-    model's positions; if the adapter's rank exceeds the model's width; if the language part cannot
-    be loaded alone; if the config.json cannot be had.
+    ValueError if the estimate exceeds the GPU; if the context exceeds the model's positions; if the
+    adapter's rank exceeds the model's width; if the language part cannot be loaded alone; if the
+    config.json cannot be had. A GPU that torch cannot use is refused by `presets.settle`.
     """
-    # 1. Refuse a GPU and a model that cannot be used.
-    if obstacle := gpu_obstacle(machine):
-        raise ValueError(obstacle)
+    # 1. Refuse a model that cannot be used.
     if sees is None:
         sees = settings.source.startswith("pictures/")
     config = config or config_of(settings.model_path)

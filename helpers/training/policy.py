@@ -291,8 +291,6 @@ def _language_part(name: str) -> dict:
     # a checkpoint stored in 4 bits lists the layers kept in 16 bits; rename these, too
     quantisation = getattr(whole, "quantization_config", None)
     if quantisation:
-        if not isinstance(quantisation, dict):
-            quantisation = quantisation.to_dict()
         prefix = r"^(language_model\.model|model\.language_model)(?=\.|$)"
         in_16_bits = quantisation.get("llm_int8_skip_modules") or []
         renamed = [re.sub(prefix, "model", layer) for layer in in_16_bits]

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,13 +27,9 @@ _ENOUGH = 100  # it does not stop before the reward has judged this many complet
 _EQUAL = 1e-5  # weighted rewards closer than this differ only by rounding
 
 
-class _Batch(NamedTuple):
-    """What a reward gave the completions of one process in one round of sampling: a score or None
-    for each of them, and the faults among them.
-    """
-
-    scores: list[float | None]
-    faults: list[Fault]
+# What a reward gave the completions of one process in one round of sampling: a score or None for
+# each of them, and the faults among them.
+_Batch = tuple[list[float | None], list[Fault]]
 
 
 class RewardError(RuntimeError):
@@ -79,7 +74,7 @@ class GuardedRewards(TrainerCallback):
 
     def record(self, name: str, scores: list, faults: list[Fault]) -> None:
         """Keep the scores and faults of a batch until the step ends."""
-        self.batches[name].append(_Batch(scores, faults))
+        self.batches[name].append((scores, faults))
 
     def on_step_end(self, args, state, control, **kwargs):
         """Count the faults and dead groups of this step in all processes. Save a checkpoint and
@@ -89,9 +84,9 @@ class GuardedRewards(TrainerCallback):
 
         # 1. Count the completions that each reward judged and failed on, and log its faults.
         for name, rounds in rounds_of.items():
-            for batch in chain(*rounds):
-                self.seen[name] += len(batch.scores)
-                self.failed[name] += len(batch.faults)
+            for scores, faults in chain(*rounds):
+                self.seen[name] += len(scores)
+                self.failed[name] += len(faults)
         self._log_faults(rounds_of, state.global_step)
 
         # 2. Keep the share of dead groups in each round of sampling. A reward that TRL calls
@@ -101,8 +96,8 @@ class GuardedRewards(TrainerCallback):
             earned = {}
             for name, rounds in rounds_of.items():
                 # of all processes, because they may share a group
-                scores = chain(*(batch.scores for batch in rounds[number]))
-                earned[name] = np.array(list(scores), dtype=float)  # None becomes NaN
+                of_all = chain(*(scores for scores, _ in rounds[number]))
+                earned[name] = np.array(list(of_all), dtype=float)  # None becomes NaN
             self.dead_groups.append(share_of_dead_groups(earned, args))
 
         # 3. Stop if a reward fails too often. RewardError is raised later, in `on_train_end`,
@@ -134,10 +129,10 @@ class GuardedRewards(TrainerCallback):
         for name, rounds in rounds_of.items():
             faults = []
             for batches in rounds:
-                for rank, batch in enumerate(batches):
-                    faults += batch.faults
+                for rank, (_, of_process) in enumerate(batches):
+                    faults += of_process
                     place = {"step": step, "rank": rank}
-                    lines += [place | asdict(fault) for fault in batch.faults]
+                    lines += [place | asdict(fault) for fault in of_process]
             if faults and name not in self.first:
                 self.first[name] = faults[0]
                 print(
@@ -158,9 +153,9 @@ class GuardedRewards(TrainerCallback):
             if seen >= enough and self.failed[name] > _MOST_FAULTS * seen
         ]
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(self, args, state, control, logs, **kwargs):
         """Replace TRL's share of dead groups in the log, for the callbacks after this one."""
-        if logs and "frac_reward_zero_std" in logs and self.dead_groups:
+        if "frac_reward_zero_std" in logs and self.dead_groups:
             logs["frac_reward_zero_std"] = float(np.mean(self.dead_groups))
             self.dead_groups = []
 

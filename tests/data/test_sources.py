@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 
 from helpers.data.sources import check_source, read_source
 from helpers.data.tasks import prompt_token_counter
+from helpers.families import config_of
 from helpers.presets import PRESETS
 
 
@@ -168,8 +169,9 @@ def test_a_folder_with_files_of_two_types_is_refused_with_these_types(tmp_path, 
 @pytest.mark.parametrize("model", ["runs/a/adapter", "runs/a/checkpoints/checkpoint-8", "{here}"])
 def test_an_adapter_is_refused_as_a_model(tmp_path, model):
     (tmp_path / "adapter_config.json").touch()
-    with pytest.raises(ValueError, match=r"is an adapter.*model=runs/NAME/merged"):
-        prompt_token_counter(model.replace("{here}", str(tmp_path)))
+    for door in (prompt_token_counter, config_of):
+        with pytest.raises(ValueError, match=r"is an adapter.*model=runs/NAME/merged"):
+            door(model.replace("{here}", str(tmp_path)))
 
 
 def test_a_model_without_a_chat_template_is_refused(tmp_path):

@@ -33,7 +33,7 @@ def row(step: int, **more) -> dict:
     return {"loss": 0.0, "reward": step / 10, "reward_std": 0.5, "kl": 0.01} | more
 
 
-def log(history: History, step: int, logs: dict | None, beta: float | None = None) -> None:
+def log(history: History, step: int, logs: dict, beta: float | None = None) -> None:
     state, args = TrainerState(global_step=step, max_steps=50), SimpleNamespace(beta=beta)
     history.on_log(args, state, TrainerControl(), logs=logs)
 
@@ -65,7 +65,7 @@ def test_each_logged_step_is_written_at_once(run):
     log(history, 1, row(1))
     assert list(table(run)["step"]) == [1]
     log(history, 2, row(2) | {"step": 999})
-    for no_step in (None, SUMMARY, {"eval_loss": 0.1}):
+    for no_step in (SUMMARY, {"eval_loss": 0.1}):
         log(history, 2, no_step)
     log(history, 3, row(3, late=0.5))
     assert list(table(run).columns) == ["step", *row(1), "late"]

@@ -332,12 +332,6 @@ def test_embeddings_of_every_layer_stay_in_16_bits():
     assert more.unquantised - plain.unquantised > 2 * 512 * 8
 
 
-def test_an_adapters_folder_is_refused_as_a_model(tmp_path):
-    (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="from_adapter=True"):
-        check(replace(POCKET, model=str(tmp_path)), L4)
-
-
 # --- Refusals -------------------------------------------------------------------------------------
 
 
