@@ -227,11 +227,14 @@ def config_of(model: str) -> dict:
 
 
 def check_model(model: str) -> None:
-    """Raise ValueError if the model is the folder of an adapter."""
+    """Raise ValueError if the model is the folder of an adapter, or has an adapter's name and is
+    not the folder of a whole model.
+    """
     folder = Path(model)
+    is_whole = (folder / "config.json").is_file()
     has_its_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
     has_its_file = (folder / "adapter_config.json").is_file()
-    if has_its_name or has_its_file:
+    if has_its_file or (has_its_name and not is_whole):
         raise ValueError(
             f"model={model!r} is an adapter, not a whole model. Merge it with notebook 05 of its "
             "run, and give the merged model, model=runs/NAME/merged; or name the model that it was "

@@ -174,6 +174,13 @@ def test_an_adapter_is_refused_as_a_model(tmp_path, model):
             door(model.replace("{here}", str(tmp_path)))
 
 
+def test_a_checkpoint_of_a_whole_model_is_a_model(tmp_path):
+    folder = tmp_path / "checkpoint-500"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    assert config_of(str(folder)) == {"model_type": "llama"}
+
+
 def test_a_model_without_a_chat_template_is_refused(tmp_path):
     AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path).save_pretrained(tmp_path)
     (tmp_path / "chat_template.jinja").unlink()
