@@ -56,8 +56,8 @@ def is_inequality(text: str) -> bool:
 
 
 def split_list(text: str) -> list[str]:
-    """Split a list at its commas, `and` and `or`, except inside brackets, where `and` and `or` become
-    commas. Empty members are left out.
+    """Split a list at its commas, `and` and `or`, except inside brackets, where `and` and `or` only
+    become commas. Empty members are left out.
 
     >>> split_list("(1,2) and x = 3"), split_list("{1,2}")
     (['(1,2)', 'x = 3'], ['{1,2}'])
