@@ -304,10 +304,13 @@ def serve(kind: str) -> None:
         signal.signal(signal.SIGPROF, raise_timeout)
     sys.addaudithook(refuse)
 
-    # 5. Judge one row after another. What the row's own data needs is prepared without a limit.
+    # 5. Judge one row after another.
     for line in requests:
         seconds, row = json.loads(line)
-        prepare(kind, row)
+        # Importing a family's verifier is not the policy's doing, and so has no limit.
+        if kind == "task":
+            with suppress(Exception):  # an unknown family: the judgement will fail, too
+                verifier_of(row[0])
         began = time.process_time()
         score = judge_within(seconds, judge, row)
         used = time.process_time() - began
@@ -510,13 +513,6 @@ def verifier_of(family: str) -> Callable:
     from reasoning_gym import get_score_answer_fn
 
     return get_score_answer_fn(family)
-
-
-def prepare(kind: str, row: list) -> None:
-    """Prepare what a row's own data needs, which is not the policy's doing and has no limit."""
-    if kind == "task":
-        with suppress(Exception):  # an unknown family: the judgement will fail, too
-            verifier_of(row[0])
 
 
 def judge_patterns(patterns: str, readings: str) -> float:
