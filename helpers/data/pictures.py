@@ -135,8 +135,8 @@ def is_reserved(picture: Image.Image) -> bool:
 
     The hash of its pixels decides, so that a picture is on the same side in every run.
     """
-    first_byte = hashlib.sha256(picture.tobytes()).digest()[0]
-    return first_byte < 26  # 26 of 256 values, about a tenth
+    # 26 of the 256 values of a byte, about a tenth
+    return hashlib.sha256(picture.tobytes()).digest()[0] < 26
 
 
 def open_picture(image: bytes | str) -> Image.Image:
