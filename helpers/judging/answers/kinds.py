@@ -201,7 +201,7 @@ def are_right(
     for comparison in comparisons:
         if comparison.pair:
             pairs += [comparison.pair, *comparison.unless]
-    scores = workers.scores_in_time("equal", pairs, log)
+    scores = workers.scores_in_time("equal", pairs, log) if pairs else []
     score_of = dict(zip(pairs, scores, strict=True))
 
     # 2. An answer is right only if its pair is known to be equal, and each pair of `unless` is

@@ -405,10 +405,9 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
         # f(1) == 2, f(1) is None
         case ast.Compare(call, [ast.Eq() | ast.Is() as sign], [expected]):
             value = _literal(expected)
-            if isinstance(sign, ast.Is):
-                compare = "is"
-                if not isinstance(value, bool | None):
-                    raise ValueError("`is` can be read with None, True and False only")
+            compare = "is" if isinstance(sign, ast.Is) else "=="
+            if compare == "is" and not isinstance(value, bool | None):
+                raise ValueError("`is` can be read with None, True and False only")
         # math.isclose(f(1), 2, abs_tol=0.1)
         case ast.Call(
             ast.Name("isclose") | ast.Attribute(attr="isclose"), [call, expected], options
