@@ -24,7 +24,10 @@ FILE_TYPES = (".csv", ".json", ".jsonl", ".parquet")
 
 @dataclass(frozen=True)
 class Broken:
-    """A row that could not be read: why, where, and advice for a user with many such rows."""
+    """A row that cannot be used: why, where, and advice for a user with many such rows.
+
+    where: its place in the file, or its number, question and answer.
+    """
 
     reason: str
     where: str

@@ -5,7 +5,6 @@ the question and finds the letter of the answer; the functions below it are its 
 """
 
 import re
-from typing import NamedTuple
 
 from helpers.data.files import Dropped, parse_literal
 
@@ -57,31 +56,16 @@ def options_in(value: object) -> dict:
         label = letter
         text = option
         if isinstance(option, dict):
-            label = _first_field(option, ("label", "key", "id"), otherwise=letter)
-            text = _first_field(option, ("text", "value"), otherwise=option)
+            label = option.get("label", option.get("key", option.get("id", letter)))
+            text = option.get("text", option.get("value", option))
         by_label[label] = text
     return by_label
 
 
-def _first_field(fields: dict, names: tuple[str, ...], otherwise: object) -> object:
-    """Return the first of these fields that is there."""
-    return next((fields[name] for name in names if name in fields), otherwise)
-
-
-class Choice(NamedTuple):
-    """A question with its options below it, and the letter of its answer.
-
-    note: NUMBERED if the answer was given as the number of an option, else "".
-    """
-
-    question: str
-    letter: str
-    note: str
-
-
-def with_options(question: str, options: dict, answer: object) -> Choice:
-    """Return the question as a choice among its options. They are not repeated if the question
-    already shows each of them with its letter.
+def with_options(question: str, options: dict, answer: object) -> tuple[str, str, str]:
+    """Return the question with its options below it, the letter of its answer, and a note:
+    NUMBERED if the answer was given as the number of an option, else "". The options are not
+    repeated if the question already shows each of them with its letter.
 
     options: from `options_in`.
     answer: a label, the text of an option, both (`B. blue`), or the number of an option, counted
@@ -91,7 +75,7 @@ def with_options(question: str, options: dict, answer: object) -> Choice:
     of the other rows then probably count from 1.
 
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
-    Choice(question='Which is red?\\nA. sky\\nB. blood', letter='B', note='')
+    ('Which is red?\\nA. sky\\nB. blood', 'B', '')
     """
     texts = _texts_of(options)
     labels = [_name(label) for label in options]
@@ -107,7 +91,7 @@ def with_options(question: str, options: dict, answer: object) -> Choice:
     else:
         place = _place_by_name(answer, labels, texts)
         note = ""
-    return Choice(_shown(question, texts), LETTERS[place], note)
+    return _shown(question, texts), LETTERS[place], note
 
 
 def _texts_of(options: dict) -> list[str]:

@@ -15,7 +15,6 @@ import io
 import math
 import random
 from pathlib import Path
-from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 from PIL.ExifTags import Base as Exif
@@ -136,8 +135,8 @@ def is_reserved(picture: Image.Image) -> bool:
 
     The hash of its pixels decides, so that a picture is on the same side in every run.
     """
-    first_byte = hashlib.sha256(picture.tobytes()).digest()[0]
-    return first_byte < 26  # 26 of 256 values, about a tenth
+    # 26 of the 256 values of a byte, about a tenth
+    return hashlib.sha256(picture.tobytes()).digest()[0] < 26
 
 
 def open_picture(image: bytes | str) -> Image.Image:
@@ -159,17 +158,10 @@ def as_rgb(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
-class Prepared(NamedTuple):
-    """The file of a picture, the SHA-256 of its pixels, and whether it was scaled down."""
-
-    file: bytes
-    pixel_hash: bytes
-    was_scaled_down: bool
-
-
-def prepare_picture(image: object, folder: Path, max_pixels: int) -> Prepared:
-    """Return a user's picture as it is trained with: upright, in RGB, and with at most max_pixels.
-    If the user's file needs no change, it is kept as it is.
+def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
+    """Return the file of a user's picture as it is trained with: upright, in RGB, and with at most
+    max_pixels; also the SHA-256 of its pixels, and whether it was scaled down. If the user's file
+    needs no change, it is kept as it is.
 
     image: the bytes of a file, a path relative to the folder, or {"bytes": …, "path": …} as in
         datasets.Image. Dropped if it is not a picture.
@@ -199,4 +191,4 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> Prepared:
         picture.save(buffer, file_format, quality=95)
         file = buffer.getvalue()
     pixel_hash = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
-    return Prepared(file, pixel_hash, was_scaled_down=scale < 1)
+    return file, pixel_hash, scale < 1

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -56,14 +55,6 @@ class Row:
         )
 
 
-class DroppedRow(NamedTuple):
-    """A row that is not used: the reason, advice for a user with many of them, and its text."""
-
-    reason: str
-    advice: str
-    row: str
-
-
 @dataclass
 class Account:
     """A record of what happened to the rows of a source.
@@ -78,7 +69,7 @@ class Account:
     """
 
     read: int = 0
-    dropped: list[DroppedRow] = field(default_factory=list)
+    dropped: list[Broken] = field(default_factory=list)
     formats: Counter = field(default_factory=Counter)
     unmarked: list[str] = field(default_factory=list)
     system_messages: list[str] = field(default_factory=list)
@@ -86,7 +77,7 @@ class Account:
 
     def drop(self, cause: Dropped | Broken, row: Row | str) -> None:
         """Record a row that is not used."""
-        self.dropped.append(DroppedRow(cause.reason, cause.advice, str(row)[:200]))
+        self.dropped.append(Broken(cause.reason, str(row)[:200], cause.advice))
 
     @property
     def usable(self) -> int:
@@ -103,7 +94,7 @@ class Account:
         for dropped in self.dropped:
             of_reason = examples.setdefault(dropped.reason, [])
             if len(of_reason) < 3:
-                of_reason.append(dropped.row)
+                of_reason.append(dropped.where)
         report = {
             "rows_read": self.read,
             "dropped": dict(self.reasons()),
@@ -142,7 +133,7 @@ class Account:
         if self.dropped:
             [(most_frequent, count)] = self.reasons().most_common(1)
             first = next(dropped for dropped in self.dropped if dropped.reason == most_frequent)
-            example = f". For example, {first.reason}: {first.row}"
+            example = f". For example, {first.reason}: {first.where}"
             if count >= missing or count > self.usable:
                 advice = first.advice
 
@@ -217,10 +208,12 @@ def usable_rows(
 
             # its picture, if it has one, must be readable
             if "image" in row.values:
-                picture = prepare_picture(row.values["image"], folder, max_pixels)
-                row.values["image"] = picture.file
-                row.pixel_hash = picture.pixel_hash
-                if picture.was_scaled_down:
+                file, pixel_hash, was_scaled_down = prepare_picture(
+                    row.values["image"], folder, max_pixels
+                )
+                row.values["image"] = file
+                row.pixel_hash = pixel_hash
+                if was_scaled_down:
                     account.formats["a picture made smaller (max_pixels)"] += 1
             elif row.values.get("source_image") or row.values.get("source_images"):
                 account.formats["a picture that is not read (see columns, and notebook 11)"] += 1

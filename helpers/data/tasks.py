@@ -24,7 +24,7 @@ from helpers.data.prompts import chat_prompt, example_turns
 from helpers.data.rows import DEFAULT_HOLDOUT_LIMIT, Account, counted, split_rows, usable_rows
 from helpers.data.sources import read_source
 from helpers.families import check_model, hub_failure
-from helpers.printing import shorten
+from helpers.printing import on_one_line, shorten
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.settings import Preset
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -164,9 +164,11 @@ def load_task(
             )
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
-    train_table = table[: len(train)]
-    holdout_table = table[len(train) :].reset_index(drop=True)
-    return Task(train_table, holdout_table, report)
+    return Task(
+        train=table[: len(train)],
+        holdout=table[len(train) :].reset_index(drop=True),
+        report=report,
+    )
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -191,7 +193,7 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
         except Exception as error:
             shown = shorten(name, 40)
             left_out[shown] = f"Parquet cannot store it: {type(error).__name__}: {shorten(error)}"
-            print(f"column left out: {shown} ({left_out[shown]})")
+            print(on_one_line(f"column left out: {shown} ({left_out[shown]})"))
         else:
             kept.append(column)
     return pd.concat(kept, axis=1), left_out

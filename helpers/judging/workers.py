@@ -46,7 +46,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 # Limits of processor time, in seconds of a quiet machine. Most honest judgements take 5 to 50 ms, a
 # few take 300 ms. In the first round, every row of a batch has the same limit, whatever the other
@@ -124,16 +123,6 @@ def scores_or_none(kind: str, rows: list[tuple]) -> list[float | None]:
     return [score_of[row] for row in rows]
 
 
-class Attempt(NamedTuple):
-    """An attempt to judge a row: its score, or None without one; the processor time that it took,
-    in seconds of a quiet machine; and whether it was stopped at its limit.
-    """
-
-    score: float | None
-    seconds: float
-    was_stopped: bool
-
-
 class Worker:
     """The training process's side of one worker process, which is started again if it has ended."""
 
@@ -155,10 +144,10 @@ class Worker:
                 # 1. Judge each row, and collect those that need longer.
                 stopped = []
                 for row in waiting:
-                    attempt = self.judge(row, limit)
-                    scores[row] = attempt.score
-                    time_left -= attempt.seconds
-                    if attempt.was_stopped:
+                    score, seconds, was_stopped = self.judge(row, limit)
+                    scores[row] = score
+                    time_left -= seconds
+                    if was_stopped:
                         stopped.append(row)
                 # 2. In another round, they share the time that is left. They start from the
                 # beginning, so without much more time each would be stopped again.
@@ -169,8 +158,12 @@ class Worker:
                 waiting = stopped
         return scores
 
-    def judge(self, row: tuple, seconds: float) -> Attempt:
-        """Judge a row. seconds: its limit of processor time, on a quiet machine."""
+    def judge(self, row: tuple, seconds: float) -> tuple[float | None, float, bool]:
+        """Judge a row. Return its score, or None without one; the processor time that it took; and
+        whether it was stopped at its limit. Times are in seconds of a quiet machine.
+
+        seconds: the limit of processor time.
+        """
         while True:
             # 1. Send the row, with the limit that it needs on this machine. If the worker has
             # ended, writing fails, and there is no reply either.
@@ -186,13 +179,13 @@ class Worker:
             if not reply:
                 self.start()
                 self.wait_until_ready()
-                return Attempt(None, seconds + _GRACE, was_stopped=False)
+                return None, seconds + _GRACE, False
             score, processor_seconds, new_slowness = json.loads(reply)
 
             # 3. The child was killed, inside one long operation. On a slow machine an honest
             # judgement has such operations, too, so the row may get more time in a later round.
             if processor_seconds is None:
-                return Attempt(None, seconds + _GRACE, was_stopped=True)
+                return None, seconds + _GRACE, True
 
             # 4. The child replied. If it stopped the row on a machine that has become slower, the
             # row did not get its time: judge it again.
@@ -201,7 +194,7 @@ class Worker:
             was_stopped = score is None
             became_slower = self.slowness > 1.3 * slowness_when_sent
             if not (was_stopped and became_slower):
-                return Attempt(score, processor_seconds / slowness_when_sent, was_stopped)
+                return score, processor_seconds / slowness_when_sent, was_stopped
 
     def wait_until_ready(self) -> None:
         """Start the process again if it has ended; raise LookupError if it does not get ready."""
@@ -311,10 +304,13 @@ def serve(kind: str) -> None:
         signal.signal(signal.SIGPROF, raise_timeout)
     sys.addaudithook(refuse)
 
-    # 5. Judge one row after another. What the row's own data needs is prepared without a limit.
+    # 5. Judge one row after another.
     for line in requests:
         seconds, row = json.loads(line)
-        prepare(kind, row)
+        # Importing a family's verifier is not the policy's doing, and so has no limit.
+        if kind == "task":
+            with suppress(Exception):  # an unknown family: the judgement will fail, too
+                verifier_of(row[0])
         began = time.process_time()
         score = judge_within(seconds, judge, row)
         used = time.process_time() - began
@@ -517,13 +513,6 @@ def verifier_of(family: str) -> Callable:
     from reasoning_gym import get_score_answer_fn
 
     return get_score_answer_fn(family)
-
-
-def prepare(kind: str, row: list) -> None:
-    """Prepare what a row's own data needs, which is not the policy's doing and has no limit."""
-    if kind == "task":
-        with suppress(Exception):  # an unknown family: the judgement will fail, too
-            verifier_of(row[0])
 
 
 def judge_patterns(patterns: str, readings: str) -> float:

@@ -10,16 +10,16 @@ of its modules, so a sandbox or a judge is loaded only when it is used.
 
 from helpers import door
 
-# The rewards that the parameter `rewards=` knows by name, without `_reward`, and their modules.
-# Rewards for lengths are missing, because they need a number, which a name cannot give.
-LIBRARY = {
-    "correctness": "correctness",
-    "task": "reasoning_gym",
-    "format": "structure",
-    "incremental_format": "structure",
-    "substantial_format": "structure",
-    "tests": "programs",
-}
+# The rewards that the parameter `rewards=` knows by name, without `_reward`. Those for lengths are
+# missing, because they need a number, which a name cannot give.
+LIBRARY = (
+    "correctness",
+    "task",
+    "format",
+    "incremental_format",
+    "substantial_format",
+    "tests",
+)
 
 __getattr__ = door(
     __name__,

@@ -191,7 +191,7 @@ def names_and_weights(rewards: str) -> list[tuple[str, float]]:
     [('my_rewards.py:brevity', 1.0), ('format', 0.5), ('my_rewards.py:clarity', 1.0)]
     """
     # a name, and perhaps a weight: `format * 0.5`
-    number = r"-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?"
+    number = r"-?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
     pattern = rf"\s*(?P<name>[^*\s][^*]*?)\s*(?:\*\s*(?P<weight>{number})\s*)?"
     rewards_and_weights = []
     file = ""  # the file or module of the name before

@@ -141,6 +141,11 @@ def test_a_column_that_cannot_be_stored_is_left_out_by_name(load, capsys, machin
     assert run.section("data")["fingerprint"] == run.read_object("data_report.json")["fingerprint"]
 
 
+def test_the_name_of_a_column_that_is_left_out_is_printed_escaped(load, capsys):
+    load([row | {"odd\x1b[31m": {}} for row in numbered(9)], holdout_size=3)
+    assert r"column left out: odd\x1b[31m (" in capsys.readouterr().out
+
+
 # --- The split ------------------------------------------------------------------------------------
 
 

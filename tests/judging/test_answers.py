@@ -448,7 +448,7 @@ def test_what_a_row_is_judged_as_and_what_it_looks_like(row, judged, looks):
 
 def test_a_survey_says_how_many_answers_of_each_kind_there_are():
     answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "12,0", "3, 4", "4"]
-    found = survey({"answer": answer} for answer in answers)
+    found = survey([{"answer": answer} for answer in answers])
     assert {kind: entry["rows"] for kind, entry in found["answer_kinds"].items()} == {
         "number": 16,
         "text": 3,

@@ -150,6 +150,8 @@ REFUSED = {
     "f(...) == 2": "a value of type ellipsis is not plain data",
     "np.isclose(f(1), 2.0, atol=0.1)": "`isclose` can be read with `rel_tol` and `abs_tol` only",
     "abs(f(1) - 2) < x": "`x` is not plain data",
+    "f(1) is 5": "`is` can be read with None, True and False only",
+    "f(1) is ()": "`is` can be read with None, True and False only",
 }
 
 
@@ -223,6 +225,7 @@ def test_output_is_compared_by_lines_which_end_only_at_a_line_feed():
 # --- Comparing values -----------------------------------------------------------------------------
 
 NAN = float("nan")
+SAME_HASH = [n * (2**61 - 1) for n in range(1200)]  # a set of them takes quadratic time
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,9 @@ def test_a_tolerance_applies_to_every_number_in_a_value(one, other, close):
         ("f()", [1, "a", [0]], [0, "", None, []]),
         ("not f()", [0, "", None], [1]),
         ("sorted(f()) == [1, 2]", [[2, 1], (1, 2), {1, 2}], [[1], 3, [1, "a"], None]),
-        ("set(f()) == {1}", [[1, 1]], [[[1]], 1]),
+        ("set(f()) == {1}", [[1, 1], [1] * 1200, [1, True, 1.0]], [[[1]], 1, SAME_HASH]),
+        ("len(set(f())) == 1200", [], [SAME_HASH, SAME_HASH + [0] * 9000]),
+        ("len(frozenset(f())) == 2", [[(1,), (2,)] * 1200], [[(1,)] * 1200]),
         ("Counter(f()) == {'a': 2}", ["aa", ["a", "a"]], ["ab", 2, [[]]]),
         ("abs(f() - 0.5) < 0.1", [0.45, 0.55], [0.7, "0.5", None, NAN, math.inf, 10**400]),
         ("round(f()) == 2", [2.2], ["2", NAN, math.inf, 3]),

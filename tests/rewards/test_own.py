@@ -81,8 +81,8 @@ def test_a_mistake_in_a_list_of_rewards_is_named(typed, rewards, why):
 
 
 def test_a_weight_keeps_its_value_when_the_paths_of_a_list_are_replaced():
-    rewards = "format*0.1234567, correctness*0.00001, tests*-2e-7, task"
-    weights = [0.1234567, 0.00001, -2e-7, 1.0]
+    rewards = "format*0.1234567, correctness*0.00001, tests*-2e-7, tests*1e20, task"
+    weights = [0.1234567, 0.00001, -2e-7, 1e20, 1.0]
     assert [weight for _, weight in names_and_weights(rewards)] == weights
     assert [weight for _, weight in names_and_weights(copies_of(rewards))] == weights
 

@@ -8,7 +8,6 @@ import pickle
 import random
 import subprocess
 from functools import partial
-from importlib import import_module
 
 import pytest
 from told import HOSTILE_ANSWERS
@@ -16,6 +15,7 @@ from trl import rewards as trl_rewards
 from trl.trainer.utils import get_callable_name
 
 from helpers import PROJECT
+from helpers import rewards as library
 from helpers.data.tasks import load_task
 from helpers.rewards import LIBRARY
 from helpers.rewards.common import reward_name
@@ -83,10 +83,7 @@ def test_a_completion_earns_what_the_table_says(reward, text, earned):
 
 # --- Rules for every reward -----------------------------------------------------------------------
 
-REWARDS = {
-    f"{name}_reward": getattr(import_module(f"helpers.rewards.{module}"), f"{name}_reward")
-    for name, module in LIBRARY.items()
-}
+REWARDS = {f"{name}_reward": getattr(library, f"{name}_reward") for name in LIBRARY}
 # columns that a reward needs; without them it scores None
 NEEDED = {
     "task_reward": {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]},

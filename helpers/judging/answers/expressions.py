@@ -17,7 +17,8 @@ AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 # The relation of an inequality: the > of `x > 3`, the \neq of `x \neq 3`.
 _RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
-# A command that is a symbol, as most small Greek letters are: `\theta`, `\ell`, but not a number.
+# A command of small letters: `\theta`, `\ell`, also `\ln`. But not `\pi` and `\infty`, which are
+# numbers, nor a command that begins like one of them.
 _SYMBOL = re.compile(r"\\(?!pi|infty)[a-z]+")
 # A text with a letter that does not begin with a digit, and has no sum, power or relation:
 # `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`, but also `x*2`.
@@ -40,7 +41,12 @@ def without_commands(text: str) -> str:
 
 
 def variables(text: str) -> set[str]:
-    """Return the variables of an expression, as single letters; case counts."""
+    r"""Return the letters of an expression outside LaTeX commands, `and` and `or`; case counts. The
+    numbers e and i are among them, and a Greek letter such as `\theta` is not.
+
+    >>> sorted(variables(r"2x + e^{i\theta} and AB"))
+    ['A', 'B', 'e', 'i', 'x']
+    """
     return set(re.findall(r"[a-zA-Z]", without_commands(text)))
 
 
@@ -50,10 +56,13 @@ def is_inequality(text: str) -> bool:
 
 
 def split_list(text: str) -> list[str]:
-    """Split a list at its commas, `and` and `or`, except inside brackets.
+    """Split a list at its commas, `and` and `or`, except inside brackets, where `and` and `or` only
+    become commas. Empty members are left out.
 
     >>> split_list("(1,2) and x = 3"), split_list("{1,2}")
     (['(1,2)', 'x = 3'], ['{1,2}'])
+    >>> split_list("1,, 2,"), split_list("(1 or 2)")
+    (['1', '2'], ['(1 , 2)'])
     """
     text = AND_OR.sub(",", text)
     levels = depths(text)
@@ -110,13 +119,13 @@ def pieces_of(text: str) -> list[str]:
 
 
 def is_literal(text: str) -> bool:
-    r"""Return whether nothing is left to compute: the text has numbers, single letters, brackets
-    and relations only.
+    r"""Return whether nothing is left to compute: each of the `pieces_of` a text is a number, which
+    `parse_number` reads with its unit, or a single letter other than e and i.
 
-    >>> is_literal(r"(1, \frac{1}{2})"), is_literal("x > 3")
-    (True, True)
-    >>> is_literal("2+3"), is_literal(r"\sqrt{2}"), is_literal("3y")
-    (False, False, False)
+    >>> is_literal(r"(1, \frac{1}{2})"), is_literal("x > 3"), is_literal("5 km, 2%")
+    (True, True, True)
+    >>> is_literal("2+3"), is_literal(r"\sqrt{2}"), is_literal("3y"), is_literal(r"\theta")
+    (False, False, False, False)
     """
     for piece in pieces_of(text.replace(r"\infty", "0")):
         # The letters e and i are numbers that a computation uses.

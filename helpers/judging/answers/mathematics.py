@@ -360,8 +360,7 @@ def differ_in_variables(given: str, gold: str) -> bool:
     is_for_an_interval = is_inequality(given) and not is_inequality(gold)
     if is_for_an_interval and len(variables(given)) == 1:
         return False
-    foreign = variables(given) - variables(gold) - {"e", "i"}
-    return bool(foreign)
+    return bool(variables(given) - variables(gold) - {"e", "i"})
 
 
 def differ_in_brackets(given: str, gold: str) -> bool:

@@ -52,16 +52,14 @@ def parse_number(text: str) -> Number | None:
 
 @lru_cache(maxsize=1 << 16)
 def _parse(text: str) -> Number | None:
-    # 1. Rewrite LaTeX and Markdown as one would type the number. The three conditions only save
-    # time: most answers are digits alone.
+    # 1. Rewrite LaTeX and Markdown as one would type the number. The two conditions only save time:
+    # most answers are digits alone.
     if not _DIGITS.fullmatch(text):
         text = plain_text(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
-    if _TO_RESPELL.search(text):
-        for mark, pattern, spelling in _SPELLINGS:
-            if mark in text:
-                text = pattern.sub(spelling, text)
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
 
     # 2. Match the pattern. Its groups, named as in _NUMBER, are "" below if they are missing.
     match = _NUMBER.fullmatch(" ".join(text.split()))
@@ -234,43 +232,37 @@ def same_form(given: str, gold: str) -> bool:
 
 # --- Respelling -----------------------------------------------------------------------------------
 
-# Digits alone, which most numbers are, have nothing around them and nothing to respell.
+# Digits alone, which most numbers are, have nothing around them.
 _DIGITS = re.compile(r"-?\d[\d.,]*", re.ASCII)
-# What every text has that one of _SPELLINGS changes.
-_TO_RESPELL = re.compile(r"[\\^×·*=≈~{(\[\"]|^['mMnN]|\.\.\.|\$.*\$")
 _BRACED_OR_DIGIT = r"\s*(?:\{\s*(-?\d+)\s*\}|(\d))"
-# What `_parse` replaces, in this order: a mark, a pattern and what replaces it. A pattern is tried
-# only if the text has its mark, which is faster to look for; "" is in every text.
+# What `_parse` replaces, in this order: a pattern, and what replaces it.
 _SPELLINGS = [
     # \frac{1}{2}, \frac12 -> 1/2
     (
-        "frac",
         re.compile(rf"\\[dtc]?frac{_BRACED_OR_DIGIT}{_BRACED_OR_DIGIT}(?!\s*\d)"),
         r" \1\2/\3\4",
     ),
     # 5\text{ km} -> 5 km
     (
-        "{",
         re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|boxed)\s*\{([^{}]*)\}"),
         r" \1 ",
     ),
     # $28$ percent -> 28 percent, $\$28$ each -> $28 each
-    ("$", re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$"), r" \1 "),
+    (re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$"), r" \1 "),
     # 10{,}080, 10,\!080 -> 10,080
-    ("", re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,?\s?\\[,!]\s?)(?=\d)"), ","),
+    (re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,?\s?\\[,!]\s?)(?=\d)"), ","),
     # 5\,km, 5~km -> 5 km
-    ("", re.compile(r"\\(?:[;:,! ]|left|right|displaystyle)|(?<=\w)~"), " "),
+    (re.compile(r"\\(?:[;:,! ]|left|right|displaystyle)|(?<=\w)~"), " "),
     # 5\% -> 5%
-    ("\\", re.compile(r"\\([%$])"), r"\1"),
+    (re.compile(r"\\([%$])"), r"\1"),
     # 90^\circ -> 90°
-    ("circ", re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
+    (re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
     # 3/(4) -> 3/4
-    ("(", re.compile(r"\s*/\s*\(\s*(\d+)\s*\)"), r"/\1"),
+    (re.compile(r"\s*/\s*\(\s*(\d+)\s*\)"), r"/\1"),
     # "5", -> 5
-    ("", re.compile(r"^\s*([\"'])(.*)\1[.,;]?\s*$"), r"\2"),
+    (re.compile(r"^\s*([\"'])(.*)\1[.,;]?\s*$"), r"\2"),
     # (5) -> 5, (3)/4 -> 3/4, (5) km -> 5 km
     (
-        "",
         re.compile(
             r"^\s*([+-]?)\s*[({\[]([^(){}\[\],]*)[)}\]](?=\s*(?:$|[/%.,]|[^ -~])|\s+[a-zA-Z])"
         ),
@@ -278,25 +270,24 @@ _SPELLINGS = [
     ),
     # 1.5 \times 10^{3} -> 1.5e3
     (
-        "10",
         re.compile(
             r"(?<=\d)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"
         ),
         r"e\1",
     ),
     # 10^{-2} -> 1e-2
-    ("10", re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
+    (re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
     # 0.1\overline{6} -> 0.1(6)
-    ("\\", re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
+    (re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
     # 0.1666... -> 0.1(6)
-    ("...", re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),
+    (re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),
     # m^{2} -> m^2
-    ("^{", re.compile(r"\^\{(-?\d)\}"), r"^\1"),
+    (re.compile(r"\^\{(-?\d)\}"), r"^\1"),
     # x = 7, \angle A = 7, total = 7 -> 7
-    ("", re.compile(rf"^\s*(?:{NAME.pattern})\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
-    ("", NAME_IN_WORDS, ""),
+    (re.compile(rf"^\s*(?:{NAME.pattern})\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
+    (NAME_IN_WORDS, ""),
     # minus 5 -> -5
-    ("", re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
+    (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
 ]
 
 # --- The pattern of a number, once respelt --------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from collections.abc import Iterable
 
 from helpers.judging.answers import DECLARED_KINDS, documents
 from helpers.judging.answers.choices_and_codes import split_option
@@ -10,7 +9,7 @@ from helpers.judging.answers.kinds import kind_of
 from helpers.judging.answers.numbers import parse_number
 
 
-def survey(rows: Iterable[dict]) -> dict[str, dict]:
+def survey(rows: list[dict]) -> dict[str, dict]:
     """Count the kinds of the rows' answers, most frequent first, each with up to ten examples.
 
     `answer_kinds` counts the kinds by which the rows are judged. `answer_hints` counts the rows
@@ -20,7 +19,6 @@ def survey(rows: Iterable[dict]) -> dict[str, dict]:
     >>> survey(rows)["answer_hints"]["decimal comma"]
     {'rows': 1, 'examples': ['12,0']}
     """
-    rows = list(rows)  # to be read twice
     report: dict[str, dict] = {}
     for name, kind_for in (("answer_kinds", kind_of_row), ("answer_hints", looks_like)):
         answers: dict[str, list[str]] = {}

@@ -203,8 +203,7 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
 
     # 4. It crashed its worker.
     if isinstance(failure, MontyCrashedError):
-        message = "it crashed the interpreter."
-        return Outcome("error", error="Crash", message=message, output=output)
+        return Outcome("error", error="Crash", message="it crashed the interpreter.", output=output)
 
     # 5. It needs something that monty lacks. The last frame has the number of the line that raised
     # the error. There may be no such line: the error may be in our own code.
