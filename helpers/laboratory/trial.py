@@ -270,8 +270,7 @@ class AttackTrial:
         # 2. Find the rewards that tell right from wrong and penalise a wrong answer.
         right = means.loc[HONEST_RIGHT]
         wrong = means.loc[HONEST_WRONG]
-        names = self.lab.names
-        penalising = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
+        penalising = [name for name in self.lab.names if wrong[name] < min(0.0, right[name] - 0.25)]
 
         # 3. Compare each family with its ceiling.
         for name, family in families.items():

@@ -418,8 +418,7 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     missing = _missing_columns(lab, payer)
     if missing:
         return missing
-    weight = lab.weights[lab.names.index(payer)]
-    if weight < 0:
+    if lab.weights[lab.names.index(payer)] < 0:
         return (
             "Its weight is negative, so it penalises what it measures, and this attack has less of "
             "it."
