@@ -339,8 +339,6 @@ class AttackTrial:
         right.
         """
         paid = self._paid_rows(scored)
-        if not paid:
-            return
         columns = columns_of([self.rows[number] for number in paid])
         right = correctness_reward(
             [texts[number] for number in paid],
