@@ -171,11 +171,13 @@ def slower_steps(signals: Signals) -> Finding | None:
 
     An info, because another process on the machine can cause it.
     """
-    seconds = signals.series("step_time", MIN_ROWS)
+    seconds = signals.series("step_time")
     # What would each step take if its completions had the mean length of the run?
     length = signals.optional("completions/mean_length")
     if length is not None:
         seconds = (seconds / length * length.mean()).dropna()
+    if len(seconds) < MIN_ROWS:  # the two may be logged at different steps
+        return None
     seconds = seconds.iloc[1:]  # the first step compiles and allocates
     # A slope, and no single slow stretch: each third is at least as slow as the one before.
     third = len(seconds) // 3

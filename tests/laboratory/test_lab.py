@@ -747,6 +747,14 @@ def test_silence_is_not_compared_with_a_wrong_answer_that_has_no_total(sums, sil
     assert "worth more than a wrong answer" not in notes
 
 
+def test_a_lone_surrogate_in_a_rewards_source_is_no_end_of_the_attacks(sums):
+    def whole_reward(completions, answer, **columns):
+        texts = [completion_text(each).replace("\ud800", "") for each in completions]
+        return correctness_reward(texts, answer)
+
+    assert "\ud800" not in "".join(Lab([whole_reward], [1.0]).attacks(sums.head(1))["example"])
+
+
 GRADES = {True: "CORRECT, 95", False: "INCORRECT, 20"}
 SCORES = {
     "word": lambda reply: float("CORRECT" in reply),
