@@ -196,8 +196,7 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
     fields = get_type_hints(tool)
     fields.pop("return", None)
     for name, parameter in inspect.signature(tool).parameters.items():
-        has_default = parameter.default is not parameter.empty
-        if has_default:
+        if parameter.default is not parameter.empty:
             fields[name] = NotRequired[fields[name]]
     arguments_type = TypedDict("Arguments", fields)
     arguments_type.__pydantic_config__ = ConfigDict(

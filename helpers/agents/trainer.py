@@ -78,9 +78,8 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
     >>> finished([[word], [word, {"role": "tool", "content": "Yes, it is 5."}]])
     [1.0, 0.0]
     """
-    scores = [float(is_finished(completion)) for completion in completions]
     _make_calls_uniform(completions)
-    return scores
+    return [float(is_finished(completion)) for completion in completions]
 
 
 def _make_calls_uniform(completions: list[list[dict]]) -> None:

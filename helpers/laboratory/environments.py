@@ -97,14 +97,12 @@ class Check(NamedTuple):
 class AttackReport:
     """The results of `attack`.
 
-    episodes: by player.
     played: one row per player: the mean `reward`, the mean number of `calls` in an episode, and the
         share of calls that `failed`.
     checks: one row per `Check`. `found` is empty if the check holds.
     verdict: a go if all checks hold.
     """
 
-    episodes: dict[str, list[PlayedEpisode]]
     played: pd.DataFrame
     checks: pd.DataFrame
     verdict: Verdict
@@ -188,7 +186,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
             "earn a little, such as 0.1."
         )
     verdict = Verdict([found for found in table["found"] if found], notes)
-    return AttackReport(episodes, played, table, verdict)
+    return AttackReport(played, table, verdict)
 
 
 def _mean_reward(episodes: list[PlayedEpisode]) -> float:
@@ -475,10 +473,9 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
     try may rightly earn more: if the best try counts, it may be nearer to the right answer. So the
     smallest gain decides. Games that wrong answers win are left to other checks.
     """
-    one_try = partial(players.answers_wrongly, calls=1)
-    many_tries = partial(players.answers_wrongly, calls=1000)
-    after_one = bench.play("answers wrongly", one_try, _FEW_ROWS)
-    after_many = bench.play("answers wrongly", many_tries, _FEW_ROWS)
+    name = "answers wrongly"
+    after_one = bench.play(name, partial(players.answers_wrongly, calls=1), _FEW_ROWS)
+    after_many = bench.play(name, partial(players.answers_wrongly, calls=1000), _FEW_ROWS)
     pairs = zip(after_one, after_many, strict=True)
     gains = [many.reward - one.reward for one, many in pairs if many.reward < _WIN * full]
     smallest_gain = min(gains, default=0.0)

@@ -124,8 +124,7 @@ def advantage_shares(
     """
     names = list(weights.index)
     # 1. Weight the scores. A missing one adds nothing to a total; without a total it stays missing.
-    has_total = scores["total"].notna()
-    weighted = scores[names].mul(weights).fillna(0.0).where(has_total)
+    weighted = scores[names].mul(weights).fillna(0.0).where(scores["total"].notna())
 
     # 2. Subtract each group's mean, and divide by the deviation of its totals, plus 1e-4 as in TRL.
     centred = (weighted - weighted.groupby(numbers).transform("mean")).fillna(0.0)

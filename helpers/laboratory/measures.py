@@ -431,10 +431,9 @@ class Lab(RewardsUnderTest):
 def signal_lines(lab: Lab) -> list[str]:
     """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
     signal = lab.results.signal
-    dead = signal["total"]["zero_spread"]
     rewards = signal["rewards"].items()
     shares = [f"{name} {statistics['advantage_share']:.0%}" for name, statistics in rewards]
     return [
-        f"dead groups: {dead:.0%} of {signal['groups']}",
+        f"dead groups: {signal['total']['zero_spread']:.0%} of {signal['groups']}",
         f"shares of the advantage: {', '.join(shares)}",
     ]

@@ -263,6 +263,7 @@ def _texts_in(rewards: list[Callable]) -> list[str]:
     # Read each constant in three ways: as a text, as a pattern, and as words.
     texts = []
     for constant in dict.fromkeys(constants):  # each once
+        constant = constant.encode(errors="replace").decode()  # pandas refuses lone surrogates
         texts += [constant] if len(constant) <= 60 else constant.split()
         pattern = constant[:200]
         texts.append(_text_matching(pattern))

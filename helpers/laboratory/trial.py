@@ -121,10 +121,8 @@ class AttackTrial:
         # 1. Score the honest answers, because the attacks are compared with them. Score copies of
         # them twice more: if the same completion gets different scores, the attacks would show
         # nothing but luck.
-        right = families[HONEST_RIGHT]
-        wrong = families[HONEST_WRONG]
-        honest_answers = {HONEST_RIGHT: right, HONEST_WRONG: wrong}
-        self._score_honest_answers(right, wrong)
+        honest_answers = {name: families[name] for name in (HONEST_RIGHT, HONEST_WRONG)}
+        self._score_honest_answers(families[HONEST_RIGHT], families[HONEST_WRONG])
         began = time.monotonic()
         before = self._scores_of_honest_copies()
         self._compare_honest_copies(before)
@@ -139,8 +137,7 @@ class AttackTrial:
         # 3. Score the copies again: no win may come from a reward that has changed since. If a
         # reward reads a clock, wait for the next second.
         if any(re.search(_READS_A_CLOCK, code_of(reward)) for reward in self.lab.functions):
-            next_second = began + 1.01
-            time.sleep(max(0.0, next_second - time.monotonic()))
+            time.sleep(max(0.0, began + 1.01 - time.monotonic()))
         self._compare_honest_copies(before)
 
         # 4. Score the attacks that win again: no win may be luck.
@@ -270,8 +267,7 @@ class AttackTrial:
         # 2. Find the rewards that tell right from wrong and penalise a wrong answer.
         right = means.loc[HONEST_RIGHT]
         wrong = means.loc[HONEST_WRONG]
-        names = self.lab.names
-        penalising = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
+        penalising = [name for name in self.lab.names if wrong[name] < min(0.0, right[name] - 0.25)]
 
         # 3. Compare each family with its ceiling.
         for name, family in families.items():
@@ -340,8 +336,6 @@ class AttackTrial:
         right.
         """
         paid = self._paid_rows(scored)
-        if not paid:
-            return
         columns = columns_of([self.rows[number] for number in paid])
         right = correctness_reward(
             [texts[number] for number in paid],

@@ -188,8 +188,9 @@ def _add_never_scored(lab: RewardsUnderTest, name: str, verdict: Verdict) -> Non
 
 
 def _add_rarely_scored(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
-    """Add a stop or a note for a reward that scores silence or other completions of the same row,
-    but no honest answer, or none of the policy's completions, or few of them.
+    """Add a stop or a note for a reward that has given scores, but none to an honest answer, or
+    none to a completion of the policy, or that left most of these without one although it scored
+    others of the same rows.
     """
     # 1. Did an attack with an honest answer get a score?
     honest_unscored = False
@@ -366,13 +367,15 @@ def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
         else:
             verdict.notes.append(reason)
 
-    # 2. Silence gets no score, and no reward has failed, which would be the reason.
-    earned_by_silence = earned[earned.index.isin(SILENT)]
-    if earned_by_silence.isna().any() and not lab.faults:
+    # 2. Silence gets no score, and no reward has failed, which would be the reason. If a wrong
+    # answer gets none either, they cannot be compared.
+    totals_of_silence = table["total"][table.index.isin(SILENT)]
+    if totals_of_silence.isna().any() and not lab.faults:
+        reason = "silence gets no score (None), so TRL leaves it out of its group"
+        if pd.notna(of_wrong):
+            reason += ", and it is worth more than a wrong answer"
         verdict.add(
-            "silence gets no score (None), so TRL leaves it out of its group, and it is worth more "
-            "than a wrong answer: give unreadable completions a number, such as the score of a "
-            "wrong answer.",
+            f"{reason}: give unreadable completions a number, such as the score of a wrong answer.",
             stops=of_wrong < 0,
         )
 
@@ -418,8 +421,7 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     missing = _missing_columns(lab, payer)
     if missing:
         return missing
-    weight = lab.weights[lab.names.index(payer)]
-    if weight < 0:
+    if lab.weights[lab.names.index(payer)] < 0:
         return (
             "Its weight is negative, so it penalises what it measures, and this attack has less of "
             "it."

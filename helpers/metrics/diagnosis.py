@@ -10,7 +10,6 @@ and `tool_rules`. A rule finds nothing if a column it needs was not logged (`sig
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -29,7 +28,6 @@ from helpers.metrics.length_rules import (
     end_token,
     equal_lengths,
 )
-from helpers.metrics.logs import read_log
 from helpers.metrics.machine_rules import (
     gradient_spikes,
     growing_memory,
@@ -55,11 +53,11 @@ from helpers.metrics.signals import MIN_ROWS, SEVERITIES, Finding, Signals, appl
 from helpers.metrics.tool_rules import failing_calls, given_up_tools, unfinished_episodes
 
 
-def diagnose(history: pd.DataFrame | list[dict] | str | Path) -> list[Finding]:
+def diagnose(history: pd.DataFrame | list[dict]) -> list[Finding]:
     """Return the findings about a training history, the most severe first.
 
-    history: one row per logged step, as `read_metrics` returns it, or `trainer.state.log_history`,
-        or the path of a log that `read_log` reads. Columns have TRL's names, or names that
+    history: one row per logged step, as `read_metrics` returns it, or `read_log` from a log of
+        another trainer, or `trainer.state.log_history`. Columns have TRL's names, or names that
         `in_trl_names` knows; columns and values may be missing. A reward's name says whether it
         judges the answer (`accuracy_reward`) or the format (`format_reward`).
 
@@ -68,8 +66,6 @@ def diagnose(history: pd.DataFrame | list[dict] | str | Path) -> list[Finding]:
     own but names that one (`Finding.cause`).
     """
     # 1. Read the history, with TRL's names.
-    if isinstance(history, str | Path):
-        history = read_log(Path(history))
     signals = Signals(in_trl_names(pd.DataFrame(history)))
 
     # 2. Apply the rules, and find out which finding explains which.

@@ -7,6 +7,7 @@ from helpers.metrics.signals import (
     MIN_WINDOW,
     Finding,
     Signals,
+    apply,
     lower_bound,
     span,
 )
@@ -129,11 +130,8 @@ def clipped_updates(signals: Signals) -> Finding | None:
 
 def rising_loss(signals: Signals) -> Finding | None:
     """Explain a rising loss, which is healthy unless the KL is high."""
-    loss = signals.series("loss", 2 * MIN_WINDOW)
-    change = signals.change(loss)
-    kl = signals.optional("kl")
-    kl_is_high = kl is not None and len(kl) >= MIN_WINDOW and high_kl(signals) is not None
-    if not change.is_rise(CERTAIN) or kl_is_high:
+    change = signals.change(signals.series("loss", 2 * MIN_WINDOW))
+    if not change.is_rise(CERTAIN) or apply(high_kl, signals):
         return None
     return Finding(
         "info",

@@ -61,11 +61,9 @@ def end_token(signals: Signals) -> Finding | None:
     """Report completions that count as cut off although most are far shorter than the limit: their
     end token is not among those that the trainer knows.
     """
-    ratio = signals.series("completions/clipped_ratio", MIN_WINDOW)
+    clipped = signals.last_window(signals.series("completions/clipped_ratio", MIN_WINDOW))
     longest = signals.series("completions/max_length", MIN_WINDOW)
-    length = signals.series("completions/mean_length", MIN_WINDOW)
-    clipped = signals.last_window(ratio)
-    now = signals.last_window(length).mean()
+    now = signals.last_window(signals.series("completions/mean_length", MIN_WINDOW)).mean()
     # If these completions were cut off, they would be as long as the limit, and the mean length
     # would be at least this.
     least = clipped.mean() * longest.max()

@@ -94,7 +94,6 @@ def no_gradient(signals: Signals) -> Finding | None:
     differ within groups.
     """
     norms = signals.series("grad_norm", MIN_WINDOW)
-    dead = signals.series("frac_reward_zero_std")
     kl = signals.optional("kl")
     if norms.any():
         return None
@@ -102,7 +101,7 @@ def no_gradient(signals: Signals) -> Finding | None:
     if kl is not None and kl.abs().max() > ROUNDED_KL:
         return None
     # A gradient of 0 is right if no group differs, or if the differences have no weight.
-    if dead.mean() >= NEARLY_ALL or signals.unweighted:
+    if signals.series("frac_reward_zero_std").mean() >= NEARLY_ALL or signals.unweighted:
         return None
     # If no KL was logged, a rising reward shows that the norm was not measured.
     if kl is None and signals.has_risen(signals.success):
@@ -172,11 +171,13 @@ def slower_steps(signals: Signals) -> Finding | None:
 
     An info, because another process on the machine can cause it.
     """
-    seconds = signals.series("step_time", MIN_ROWS)
+    seconds = signals.series("step_time")
     # What would each step take if its completions had the mean length of the run?
     length = signals.optional("completions/mean_length")
     if length is not None:
         seconds = (seconds / length * length.mean()).dropna()
+    if len(seconds) < MIN_ROWS:  # the two may be logged at different steps
+        return None
     seconds = seconds.iloc[1:]  # the first step compiles and allocates
     # A slope, and no single slow stretch: each third is at least as slow as the one before.
     third = len(seconds) // 3

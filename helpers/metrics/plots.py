@@ -29,8 +29,15 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     axes = panel("Reward: weighted sum, mean of the batch", "reward", axes, history=history)
     mean = smooth(history["reward"])
     std = smooth(history["reward_std"])
-    band = {"color": BLUE, "alpha": 0.12, "linewidth": 0, "label": "± reward_std"}
-    axes.fill_between(history["step"], mean - std, mean + std, **band)
+    axes.fill_between(
+        history["step"],
+        mean - std,
+        mean + std,
+        color=BLUE,
+        alpha=0.12,
+        linewidth=0,
+        label="± reward_std",
+    )
     _line(axes, history, "reward", "reward", BLUE)
     axes.legend(loc="lower right")
     return axes.figure
@@ -66,8 +73,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Draw the batch mean of each reward, without its weight. If held-out questions were asked
     during the training, a marker shows their mean each time; it is not smoothed.
     """
-    title = "Each reward by itself, unweighted"
-    axes = panel(title, "mean of the batch", axes, history=history)
+    axes = panel("Each reward by itself, unweighted", "mean of the batch", axes, history=history)
     names = reward_names(history)
 
     # Draw the training batches, then the held-out questions in the same colours.
@@ -97,9 +103,13 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Draw the mean completion length in tokens, and the share cut off at the limit."""
     axes = panel("Completion length", "tokens", axes, history=history)
-    left = {"completions/mean_length": "mean length (left)"}
-    shares = {"completions/clipped_ratio": "share cut off (right)"}
-    return _with_shares(history, axes, left, "share of completions", shares)
+    return _with_shares(
+        history,
+        axes,
+        left={"completions/mean_length": "mean length (left)"},
+        ylabel="share of completions",
+        shares={"completions/clipped_ratio": "share cut off (right)"},
+    )
 
 
 def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
@@ -113,12 +123,16 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     finished = history.get("rewards/finished/mean", float("nan"))
     history = history.assign(unfinished=1 - finished)
     logged = history.dropna(axis=1, how="all")  # a column without a number has no line
-    left = {"tools/call_frequency": "calls per episode (left)"}
-    shares = {
-        "tools/failure_frequency": "calls that fail (right)",
-        "unfinished": "unfinished episodes (right)",
-    }
-    return _with_shares(logged, axes, left, "share", shares)
+    return _with_shares(
+        logged,
+        axes,
+        left={"tools/call_frequency": "calls per episode (left)"},
+        ylabel="share",
+        shares={
+            "tools/failure_frequency": "calls that fail (right)",
+            "unfinished": "unfinished episodes (right)",
+        },
+    )
 
 
 def has_tools(history: pd.DataFrame) -> bool:
@@ -181,8 +195,9 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     """Draw several runs, given by name, one row per run, with the curves that show whether a run is
     healthy.
     """
-    size = (PAGE, 0.6 + 1.55 * len(histories))
-    figure, grid = figure_with_panels(len(histories), 4, size, sharex=True, squeeze=False)
+    figure, grid = figure_with_panels(
+        len(histories), 4, (PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
+    )
     # The panels of a row, by title: the label of each column.
     panels = {
         "reward": {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},

@@ -31,9 +31,9 @@ from helpers.metrics.signals import (
 
 def held_out_gap(signals: Signals) -> Finding | None:
     """Report that training improves and the held-out score does not: two curves that part."""
-    gap = signals.generalisation_gap
-    if gap is None:
+    if signals.generalisation_gap is None:
         return None
+    held_out, training = signals.generalisation_gap
     causes = []
     epochs = signals.optional("epoch")
     if epochs is not None and epochs.max() >= 3:
@@ -50,7 +50,7 @@ def held_out_gap(signals: Signals) -> Finding | None:
         "critical",
         "held_out",
         "Training gets better, but the held-out score does not.",
-        f"held out {gap.held_out}; in training {gap.training}",
+        f"held out {held_out}; in training {training}",
         f"Possible causes: {'; '.join(causes)}.",
     )
 
@@ -78,8 +78,13 @@ def fallen_reward(signals: Signals) -> Finding | None:
     if signals.change(reward).is_fall(LIKELY):
         severity = "critical"
         sentence = "The reward has fallen below where it began."
-    advice = "Train again with a lower learning rate."
-    return Finding(severity, "reward_fall", sentence, str(fall), advice)
+    return Finding(
+        severity,
+        "reward_fall",
+        sentence,
+        str(fall),
+        "Train again with a lower learning rate.",
+    )
 
 
 def flat_reward(signals: Signals) -> Finding | None:
@@ -286,8 +291,7 @@ def other_reward(signals: Signals) -> Finding | None:
     name = max(changes, key=lambda name: changes[name].difference, default=None)
     if not name:
         return None
-    notable = NOTABLE * signals.range_of(name).width
-    if not changes[name].is_rise(CERTAIN, notable):
+    if not changes[name].is_rise(CERTAIN, NOTABLE * signals.range_of(name).width):
         return None
     return Finding(
         "warning",
@@ -306,9 +310,8 @@ def blind_policy(signals: Signals) -> Finding | None:
     """
     sighted = signals.series("holdout/sighted", 3)
     blind = signals.series("holdout/blind", 3)
-    reward = signals.series("reward")
     added = (sighted - blind).dropna()  # the accuracy that the pictures add
-    gain = _from_first_to_last_third(reward).difference
+    gain = _from_first_to_last_third(signals.series("reward")).difference
     gain_of_added = _from_first_to_last_third(added)
     # If the policy looks, the pictures add at least a quarter of what the reward gained.
     if gain < NOTABLE or gain_of_added.difference >= gain / 4:

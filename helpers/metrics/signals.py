@@ -140,14 +140,6 @@ class Change:
         return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
 
 
-@dataclass(frozen=True)
-class GeneralisationGap:
-    """The change of the score on held-out questions beside the change in training."""
-
-    held_out: Change
-    training: Change
-
-
 def change_between(series: pd.Series, before: slice, after: slice) -> Change:
     """Return the change between two slices of a series whose index is the step.
 
@@ -462,9 +454,9 @@ class Signals:
         return SPREAD_NOTABLE * self.reward_spread()
 
     @cached_property
-    def generalisation_gap(self) -> GeneralisationGap | None:
-        """Return both changes if training gets better and the held-out score likely does not; else
-        None.
+    def generalisation_gap(self) -> tuple[Change, Change] | None:
+        """Return the change of the held-out score and the change in training, if training gets
+        better and the held-out score likely does not; else None.
         """
         if self.held_out is None or len(self.held_out.score) < MIN_WINDOW:
             return None
@@ -493,12 +485,12 @@ class Signals:
         points = max(2, len(score) // 4)
         fall = change_between(score, *self.since_best(score, points))
         if fall.is_fall(SINCE_BEST, notable / 2):
-            return GeneralisationGap(fall, training)
+            return fall, training
 
         # 4. Has it likely gained less than it should have?
         change = change_between(score, slice(0, points), slice(-points, None))
         if change.difference + LIKELY * change.error < least:
-            return GeneralisationGap(change, training)
+            return change, training
         return None
 
 

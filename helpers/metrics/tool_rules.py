@@ -94,8 +94,13 @@ def _too_often(
         severity = "critical"
     else:
         severity = "warning"
-    evidence = f"{last.mean():.0%} of {total} at {span(last)}"
-    return Finding(severity, rule, f"{sentence}.", evidence, advice)
+    return Finding(
+        severity,
+        rule,
+        f"{sentence}.",
+        f"{last.mean():.0%} of {total} at {span(last)}",
+        advice,
+    )
 
 
 def given_up_tools(signals: Signals) -> Finding | None:

@@ -42,7 +42,8 @@ def _draw_bars(axes: Axes, places: list[float], entries: list[dict], **look) -> 
 def pass_at_k(evaluation: dict[str, dict]) -> Figure:
     """Draw pass@k of the untrained and of the trained model with 95% intervals.
 
-    A dashed line marks the trained model's pass@1, a star the untrained model's majority vote.
+    A dashed line marks the trained model's pass@1. A star at the largest k marks the untrained
+    model's majority vote, in which all samples of a question vote, even if they are more than k.
     """
     axes = panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
     untrained = evaluation["baseline"]

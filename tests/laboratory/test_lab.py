@@ -737,6 +737,24 @@ def test_the_verdict_on_what_people_bring_names_the_cause(sums, name, monkeypatc
     assert len(verdict.stops) == 1 or go or NOTHING in says or "takes" not in str(verdict)
 
 
+@pytest.mark.parametrize("silent", [None, 0.0])
+def test_silence_is_not_compared_with_a_wrong_answer_that_has_no_total(sums, silent, monkeypatch):
+    monkeypatch.setattr(own_attacks, "code_of", lambda reward: "")
+    lab = Lab([of_answer(silent, None)], [1.0])
+    lab.attacks(sums.head(4))
+    notes = " ".join(lab.verdict().notes)
+    assert (SILENT_NONE in notes) == (silent is None), notes
+    assert "worth more than a wrong answer" not in notes
+
+
+def test_a_lone_surrogate_in_a_rewards_source_is_no_end_of_the_attacks(sums):
+    def whole_reward(completions, answer, **columns):
+        texts = [completion_text(each).replace("\ud800", "") for each in completions]
+        return correctness_reward(texts, answer)
+
+    assert "\ud800" not in "".join(Lab([whole_reward], [1.0]).attacks(sums.head(1))["example"])
+
+
 GRADES = {True: "CORRECT, 95", False: "INCORRECT, 20"}
 SCORES = {
     "word": lambda reply: float("CORRECT" in reply),

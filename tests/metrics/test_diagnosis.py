@@ -904,3 +904,10 @@ def test_findings_are_sorted_by_severity_with_one_per_rule(loss):
     assert (
         ranks == sorted(ranks) and len({finding.rule for finding in findings}) == len(findings) >= 6
     )
+
+
+def test_seconds_and_lengths_that_were_logged_at_different_steps_are_no_error():
+    even = T % 2 == 0
+    seconds = np.where(even, line(1.0, 3.0), np.nan)
+    rows = history(step_time=seconds, length=np.where(even, np.nan, 100.0))
+    assert found(rows, "slower") is None
