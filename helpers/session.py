@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from helpers.environment import Machine, quiet, this_machine
-from helpers.presets import settle
+from helpers.presets import settings_in, settle
 from helpers.runs import Run
-from helpers.settings import SETTINGS, Preset, settings_in, settings_of
+from helpers.settings import SETTINGS, Preset, settings_of
 from helpers.tags import TagFormat
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 from helpers import commands, presets
-from helpers.commands.checks import check_call, check_names
+from helpers.commands.checks import check_call, check_names, check_parameters
 from helpers.commands.notebooks import defaults, notebook_paths, parameters_of, run_notebook
 from helpers.parameters import read_parameters
 from helpers.results.tables import summary
@@ -106,7 +106,9 @@ def run_notebooks(
 
     # 2. Check every later run before the first one starts; `execute` checks the first.
     for name, notebooks in list(notebooks_of_run.items())[1:]:
-        check_call(name, notebooks, parameters_of(notebooks, values))
+        given = parameters_of(notebooks, values)
+        settings = check_call(name, notebooks, given)
+        check_parameters(given, settings)
 
     # 3. Execute one run after the other, until one fails.
     for name, notebooks in notebooks_of_run.items():
@@ -157,7 +159,8 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     # 1. Refuse what cannot run, and notebooks that need prepared data, if the run does not exist:
     # `section` then raises FileNotFoundError, with the names of the runs that do.
     run = Run(name)
-    check_call(name, numbers, parameters)
+    settings = check_call(name, numbers, parameters)
+    check_parameters(parameters, settings)
     needs_data = numbers[0] not in PARTS["data"].notebooks
     if needs_data and not run.folder.is_dir():
         run.section("data")
