@@ -21,7 +21,7 @@ from helpers.results.tables import summary
 from helpers.runs import GIVEN, LESSONS, MAKERS, PARTS, PIPELINE, TRAINING_LOCK, Run, lock
 from helpers.settings import SETTINGS
 
-_PIPELINE_RUN = "demo"  # the run of 01 to 05 if the command names none
+_PIPELINE_RUN = "demo"  # the default run of notebooks 01 to 05; --resume without --run continues it
 _TRAINING = "03"  # the notebook that continues from a checkpoint
 _MEASURES = {"05", *LESSONS}  # the notebooks that measure accuracies
 
@@ -149,12 +149,14 @@ def resume(name: str) -> int:
 
 
 def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = False) -> int:
-    """Execute notebooks in order into runs/<name>/notebooks/ and print the results; return 0, or 1
-    if a notebook failed.
+    """Execute notebooks in order, and print the accuracies of the run; return 0, or 1 if a notebook
+    failed, which is then the last. The executed copies are in runs/<name>/notebooks/.
 
-    resumed: whether the notebooks are the rest of the run's last command. Raise ValueError or
-    OSError for a call that `check_call` refuses, and for a run that another process executes;
-    nothing is written then.
+    resumed: whether the notebooks are the rest of the run's last command.
+
+    Raise ValueError or OSError, before the first notebook, for a call that `checks.py` refuses, for
+    a run that does not exist if the notebooks need its data, and for a run that another process
+    executes or trains. Nothing of the run has changed then.
     """
     # 1. Refuse what cannot run, and notebooks that need prepared data, if the run does not exist:
     # `section` then raises FileNotFoundError, with the names of the runs that do.

@@ -131,7 +131,7 @@ def main(parsed: argparse.Namespace) -> int:
 
 
 def execute(sweep_runs: list[SweepRun]) -> None:
-    """Execute the runs that are not finished, one after another. If one fails, print its error."""
+    """Execute the runs that are not finished, one after another. If one is refused, print why."""
     for number, sweep_run in enumerate(sweep_runs, start=1):
         if not sweep_run.is_done():
             print(f"\n{number}/{len(sweep_runs)}  {sweep_run.run}", flush=True)
