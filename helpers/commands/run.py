@@ -22,7 +22,6 @@ from helpers.runs import GIVEN, LESSONS, MAKERS, PARTS, PIPELINE, TRAINING_LOCK,
 from helpers.settings import SETTINGS
 
 _PIPELINE_RUN = "demo"  # the default run of notebooks 01 to 05; --resume without --run continues it
-_TRAINING = "03"  # the notebook that continues from a checkpoint
 _MEASURES = {"05", *LESSONS}  # the notebooks that measure accuracies
 
 
@@ -194,7 +193,7 @@ def _print_resumed(run: Run, numbers: list[str], parameters: dict) -> None:
     """Print what is left of the run's last command, and whether its training begins anew."""
     print(f"resuming run {run.name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}")
     saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
-    if numbers[0] == _TRAINING and not any(saved):
+    if numbers[0] == "03" and not any(saved):
         print("no checkpoint was saved, so notebook 03 starts from the beginning")
 
 
