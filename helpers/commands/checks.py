@@ -132,12 +132,13 @@ def check_call(
 
 
 def check_parameters(parameters: dict, settings: Preset | None = None) -> None:
-    """Raise ValueError or OSError for a parameter, other than a setting, that its notebook would
-    refuse. Parameters that a notebook checks within seconds, such as 10's `environment`, are left
-    to it.
+    """Raise ValueError or OSError for a parameter that its notebook would refuse, whatever the
+    settings and the run. Parameters that a notebook checks within seconds, such as 10's
+    `environment`, are left to it.
 
     parameters: by name; a value of None is not checked.
-    settings: with which the notebooks start, as from `check_call`.
+    settings: those that `check_call` has returned. Their backend decides which files can be
+        exported; None counts as Unsloth.
     """
     parameters = {name: value for name, value in parameters.items() if value is not None}
     for name, value in parameters.items():
