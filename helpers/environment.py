@@ -230,8 +230,6 @@ def torch_has_cuda() -> bool:
 
     The answer is in torch's version.py; the version number alone does not tell.
     """
-    if installed_version("torch") is None:
-        return False
     path = metadata.distribution("torch").locate_file("torch/version.py")
     return runpy.run_path(str(path))["cuda"] is not None
 

@@ -9,6 +9,7 @@ before it starts a notebook, and the notebook settles again: nothing has been lo
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from helpers import PROJECT, families, processes, smollm2
@@ -21,7 +22,6 @@ from helpers.settings import (
     did_you_mean,
     misfits,
     problems,
-    settings_in,
 )
 
 # --- The presets ---------------------------------------------------------------------------------
@@ -221,6 +221,13 @@ OF_A_PROCESS = (
     "gradient_accumulation_steps",
     "steps_per_generation",
 )
+
+
+def settings_in(names: dict, among: Iterable[str] = SETTINGS) -> dict:
+    """Return the settings that a notebook's parameters change: `settings_in(globals())` returns the
+    variables that are named like a setting and are not None.
+    """
+    return {name: names[name] for name in among if names.get(name) is not None}
 
 
 def settle(

@@ -1,21 +1,10 @@
 """How every notebook begins: with its run folder, this machine, the settings and the tags."""
 
-from typing import NamedTuple
-
 from helpers.environment import Machine, quiet, this_machine
-from helpers.presets import settle
+from helpers.presets import settings_in, settle
 from helpers.runs import Run
-from helpers.settings import SETTINGS, Preset, settings_in, settings_of
+from helpers.settings import SETTINGS, Preset, settings_of
 from helpers.tags import TagFormat
-
-
-class Opened(NamedTuple):
-    """What every notebook needs: the run folder, this machine, the settings and the tags."""
-
-    run: Run
-    machine: Machine
-    settings: Preset
-    tags: TagFormat
 
 
 def open_run(
@@ -28,9 +17,10 @@ def open_run(
     small: dict | None = None,
     sees: bool = False,
     **changes,
-) -> Opened:
-    """Open the run of a notebook, and settle its settings. Raise ValueError if they cannot run, and
-    FileNotFoundError if an earlier notebook has to run first.
+) -> tuple[Run, Machine, Preset, TagFormat]:
+    """Return what every notebook needs: its run folder, this machine, the settings and the tags.
+    Raise ValueError if the settings cannot run, and FileNotFoundError if an earlier notebook has to
+    run first.
 
     parameters: the notebook's `globals()`. `run` names the folder, and parameters that are named
         like a setting change it.
@@ -64,4 +54,4 @@ def open_run(
     # 3. Settle the settings.
     machine = this_machine()
     settings = settle(start, machine if loads else None, small=small, sees=sees, **changes)
-    return Opened(run, machine, settings, TagFormat.parse(tags))
+    return run, machine, settings, TagFormat.parse(tags)

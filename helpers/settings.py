@@ -296,13 +296,6 @@ def unspelt_keywords(preset: Preset) -> dict:
     }
 
 
-def settings_in(names: dict, among: Iterable[str] = SETTINGS) -> dict:
-    """Return the settings that a notebook's parameters change: `settings_in(globals())` returns the
-    variables that are named like a setting and are not None.
-    """
-    return {name: names[name] for name in among if names.get(name) is not None}
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `Did you mean …? ` for an unknown name, or an empty text if no known name is close."""
     if name in ("fast_inference", "use_vllm"):  # the names in Unsloth and TRL

@@ -9,8 +9,8 @@ from transformers import get_scheduler
 
 from helpers import PROJECT, presets
 from helpers.environment import Machine
-from helpers.presets import PRESETS, pick, settle
-from helpers.settings import SETTINGS, Preset, grpo_keywords, settings_in, settings_of
+from helpers.presets import PRESETS, pick, settings_in, settle
+from helpers.settings import SETTINGS, Preset, grpo_keywords, settings_of
 from helpers.templates import template_options
 from tools.settings import table
 

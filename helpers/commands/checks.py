@@ -1,7 +1,9 @@
 """What `run`, `sweep` and `train` refuse before the first notebook starts.
 
 papermill would only warn of a parameter that a notebook does not have, and a bad value would end a
-run of hours in its last notebook. `check_call` checks a whole call, without loading a model.
+run of hours in its last notebook. `check_names` checks the names of the parameters, `check_call`
+the run and the settings, and `check_parameters` the values of all other parameters: the data, the
+rewards, what is exported. No model is loaded.
 """
 
 import os
@@ -17,11 +19,11 @@ from helpers.rewards import own
 from helpers.rewards.controls import check_control
 from helpers.runs import LESSONS, MAKERS, Run, check_seed
 from helpers.settings import (
+    Preset,
     check_early_stopping,
     check_report_to,
     check_sampling_seconds,
     did_you_mean,
-    settings_in,
 )
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory
@@ -49,68 +51,6 @@ _RULES = {
 _COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}  # at least 1
 
 
-def check_call(
-    name: str, numbers: list[str], parameters: dict, another_machine: bool = False
-) -> None:
-    """Raise ValueError or OSError if these notebooks cannot run with these parameters; change
-    nothing.
-
-    another_machine: whether they will run on another machine; then this machine's GPU and memory do
-        not matter.
-    """
-    check_names(numbers, parameters)
-
-    # 1. A run holds one training, and belongs to the notebooks that made it.
-    run = Run(name)
-    makers = [number for number in numbers if number in MAKERS]
-    if len(makers) > 1 and makers != ["01", "03"]:
-        raise ValueError(
-            f"notebooks {', '.join(numbers)} would overwrite one another's run. Give each lesson "
-            "its own --run, or none."
-        )
-    if makers:
-        run.made_by(makers[0])
-    if "05" in numbers:
-        run.check_evaluable()
-
-    # 2. Find where the settings start: from a preset, or from what the data was prepared with.
-    lessons = set(LESSONS) & set(numbers)
-    start = parameters.get("preset", defaults(numbers).get("preset"))
-    if start is None and not lessons:
-        start = run.manifest.get("data", {}).get("settings")
-
-    # 3. Only notebooks that load a model need a machine for it; 02 may read completions instead.
-    loading = _LOADERS & set(numbers)
-    if "completions" in parameters:
-        loading.discard("02")
-    loads = bool(loading | lessons) and not another_machine
-
-    # 4. Check the settings.
-    machine = this_machine()
-    say_which_gpu(machine)
-    backend = "unsloth"
-    given = settings_in(parameters)
-    if start:
-        # Of the lessons' small models, only that of 00 is known outside its notebook.
-        settings = presets.settle(
-            start,
-            machine if loads else None,
-            small={"model": "pocket"} if "00" in numbers else None,
-            sees="11" in numbers,
-            **given,
-        )
-        backend = settings.backend
-        if loads and loading:
-            memory.check(settings, machine)
-    else:
-        # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
-        # Types and ranges are the same for every preset.
-        presets.changed(presets.PRESETS["pocket"], given)
-
-    # 5. Check all other parameters, each by its own rule.
-    check_parameters(parameters, backend)
-
-
 def check_names(numbers: list[str], parameters: dict) -> None:
     """Raise ValueError for a parameter that none of these notebooks has.
 
@@ -135,13 +75,70 @@ def check_names(numbers: list[str], parameters: dict) -> None:
         raise ValueError(f"no chosen notebook has a parameter {name!r}. {hint.strip()}")
 
 
-def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
-    """Raise ValueError or OSError for a parameter, other than a setting, that its notebook would
-    refuse. Parameters that a notebook checks within seconds, such as 10's `environment`, are left
-    to it.
+def check_call(
+    name: str, numbers: list[str], parameters: dict, another_machine: bool = False
+) -> Preset | None:
+    """Return the settings with which these notebooks start in a run; None if they are not known
+    yet. Raise ValueError or OSError if the run or the settings cannot be; change nothing.
+
+    another_machine: whether they will run on another machine; then this machine's GPU and memory do
+        not matter.
+    """
+    # 1. A run holds one training, and belongs to the notebooks that made it.
+    run = Run(name)
+    makers = [number for number in numbers if number in MAKERS]
+    if len(makers) > 1 and makers != ["01", "03"]:
+        raise ValueError(
+            f"notebooks {', '.join(numbers)} would overwrite one another's run. Give each lesson "
+            "its own --run, or none."
+        )
+    if makers:
+        run.made_by(makers[0])
+    if "05" in numbers:
+        run.check_evaluable()
+
+    # 2. Find where the settings start: from a preset, or from what the data was prepared with.
+    changes = presets.settings_in(parameters)
+    lessons = set(LESSONS) & set(numbers)
+    start = parameters.get("preset", defaults(numbers).get("preset"))
+    if start is None and not lessons:
+        start = run.manifest.get("data", {}).get("settings")
+    machine = this_machine()
+    say_which_gpu(machine)
+    if not start:
+        # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
+        # Types and ranges are the same for every preset.
+        presets.changed(presets.PRESETS["pocket"], changes)
+        return None
+
+    # 3. Only notebooks that load a model need a machine for it; 02 may read completions instead.
+    loading = _LOADERS & set(numbers)
+    if "completions" in parameters:
+        loading.discard("02")
+    loads = bool(loading | lessons) and not another_machine
+
+    # 4. Settle the settings. Of the lessons' small models, only that of 00 is known outside its
+    # notebook.
+    settings = presets.settle(
+        start,
+        machine if loads else None,
+        small={"model": "pocket"} if "00" in numbers else None,
+        sees="11" in numbers,
+        **changes,
+    )
+    if loads and loading:
+        memory.check(settings, machine)
+    return settings
+
+
+def check_parameters(parameters: dict, settings: Preset | None = None) -> None:
+    """Raise ValueError or OSError for a parameter that its notebook would refuse, whatever the
+    settings and the run. Parameters that a notebook checks within seconds, such as 10's
+    `environment`, are left to it.
 
     parameters: by name; a value of None is not checked.
-    backend: the library that trains, "unsloth" or "transformers".
+    settings: those that `check_call` has returned. Their backend decides which files can be
+        exported; None counts as Unsloth.
     """
     parameters = {name: value for name, value in parameters.items() if value is not None}
     for name, value in parameters.items():
@@ -158,4 +155,5 @@ def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
     if wishes:
         from helpers.results.merging import check_merge  # takes seconds
 
+        backend = settings.backend if settings else "unsloth"
         check_merge(backend, this_machine(), **wishes)

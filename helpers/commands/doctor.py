@@ -87,7 +87,7 @@ def print_machine_and_preset(machine: environment.Machine, preset: Preset) -> No
         print(f"GPU       none; on this CPU, a policy computes in {bits}")
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
     print(f"batch     {preset.batch} (processes × batch × accumulation)")
-    print(f"packages  of {environment.requirements_file(machine).name}, as installed")
+    print("packages  of requirements.txt, as installed")
     for package in environment.pins():
         if have := environment.installed_version(package):
             print(f"          {package:<24}{have}")

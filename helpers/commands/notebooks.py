@@ -13,8 +13,6 @@ from pathlib import Path
 import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
-from papermill.iorw import load_notebook_node
-from papermill.translators import PythonTranslator
 
 from helpers import PROJECT
 from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
@@ -62,10 +60,8 @@ def _shown_parameters(path: str) -> dict[str, str]:
     """Return the parameters that a notebook's cell shows, by name, with their default values as
     Python code. A notebook without such a cell shows none.
     """
-    for cell in load_notebook_node(path).cells:
-        if "parameters" in cell.metadata.tags:
-            return {shown.name: shown.default for shown in PythonTranslator.inspect(cell)}
-    return {}
+    shown = papermill.inspect_notebook(path)
+    return {name: parameter["default"] for name, parameter in shown.items()}
 
 
 def parameters_of(numbers: list[str], parameters: dict) -> dict:

@@ -14,15 +14,14 @@ import sys
 import time
 
 from helpers import commands, presets
-from helpers.commands.checks import check_call, check_names
+from helpers.commands.checks import check_call, check_names, check_parameters
 from helpers.commands.notebooks import defaults, notebook_paths, parameters_of, run_notebook
 from helpers.parameters import read_parameters
 from helpers.results.tables import summary
 from helpers.runs import GIVEN, LESSONS, MAKERS, PARTS, PIPELINE, TRAINING_LOCK, Run, lock
 from helpers.settings import SETTINGS
 
-_PIPELINE_RUN = "demo"  # the run of 01 to 05 if the command names none
-_TRAINING = "03"  # the notebook that continues from a checkpoint
+_PIPELINE_RUN = "demo"  # the default run of notebooks 01 to 05; --resume without --run continues it
 _MEASURES = {"05", *LESSONS}  # the notebooks that measure accuracies
 
 
@@ -106,7 +105,9 @@ def run_notebooks(
 
     # 2. Check every later run before the first one starts; `execute` checks the first.
     for name, notebooks in list(notebooks_of_run.items())[1:]:
-        check_call(name, notebooks, parameters_of(notebooks, values))
+        given = parameters_of(notebooks, values)
+        settings = check_call(name, notebooks, given)
+        check_parameters(given, settings)
 
     # 3. Execute one run after the other, until one fails.
     for name, notebooks in notebooks_of_run.items():
@@ -147,17 +148,20 @@ def resume(name: str) -> int:
 
 
 def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = False) -> int:
-    """Execute notebooks in order into runs/<name>/notebooks/ and print the results; return 0, or 1
-    if a notebook failed.
+    """Execute notebooks in order, and print the accuracies of the run; return 0, or 1 if a notebook
+    failed, which is then the last. The executed copies are in runs/<name>/notebooks/.
 
-    resumed: whether the notebooks are the rest of the run's last command. Raise ValueError or
-    OSError for a call that `check_call` refuses, and for a run that another process executes;
-    nothing is written then.
+    resumed: whether the notebooks are the rest of the run's last command.
+
+    Raise ValueError or OSError, before the first notebook, for a call that `checks.py` refuses, for
+    a run that does not exist if the notebooks need its data, and for a run that another process
+    executes or trains. Nothing of the run has changed then.
     """
     # 1. Refuse what cannot run, and notebooks that need prepared data, if the run does not exist:
     # `section` then raises FileNotFoundError, with the names of the runs that do.
     run = Run(name)
-    check_call(name, numbers, parameters)
+    settings = check_call(name, numbers, parameters)
+    check_parameters(parameters, settings)
     needs_data = numbers[0] not in PARTS["data"].notebooks
     if needs_data and not run.folder.is_dir():
         run.section("data")
@@ -189,7 +193,7 @@ def _print_resumed(run: Run, numbers: list[str], parameters: dict) -> None:
     """Print what is left of the run's last command, and whether its training begins anew."""
     print(f"resuming run {run.name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}")
     saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
-    if numbers[0] == _TRAINING and not any(saved):
+    if numbers[0] == "03" and not any(saved):
         print("no checkpoint was saved, so notebook 03 starts from the beginning")
 
 

@@ -19,14 +19,13 @@ import yaml
 from pydantic import BaseModel
 
 from helpers import presets
-from helpers.commands.checks import check_call
+from helpers.commands.checks import check_call, check_names, check_parameters
 from helpers.commands.notebooks import defaults
 from helpers.commands.run import run_notebooks
 from helpers.metrics.history import final_reward, read_metrics
 from helpers.parameters import read_value
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, runs_folder, show_in_runs
-from helpers.settings import settings_in
 
 MEASURES = ("accuracy", "final_reward", "kl", "training_seconds")
 
@@ -132,7 +131,7 @@ def main(parsed: argparse.Namespace) -> int:
 
 
 def execute(sweep_runs: list[SweepRun]) -> None:
-    """Execute the runs that are not finished, one after another. If one fails, print its error."""
+    """Execute the runs that are not finished, one after another. If one is refused, print why."""
     for number, sweep_run in enumerate(sweep_runs, start=1):
         if not sweep_run.is_done():
             print(f"\n{number}/{len(sweep_runs)}  {sweep_run.run}", flush=True)
@@ -199,7 +198,9 @@ def runs_of(grid: Grid, another_machine: bool) -> list[SweepRun]:
                 raise ValueError(f"two runs are called {name}.")
             with_seed = parameters | {"seed": seed}
             try:
-                check_call(name, numbers, with_seed, another_machine=another_machine)
+                check_names(numbers, with_seed)
+                settings = check_call(name, numbers, with_seed, another_machine)
+                check_parameters(with_seed, settings)
             except (ValueError, OSError) as error:
                 raise ValueError(f"point {label}: {error}") from None
             all_values = values_of(numbers, parameters)
@@ -216,7 +217,7 @@ def values_of(numbers: list[str], parameters: dict) -> dict:
     the preset.
     """
     values = defaults(numbers) | parameters
-    settings = presets.settle(values.get("preset") or "auto", **settings_in(values))
+    settings = presets.settle(values.get("preset") or "auto", **presets.settings_in(values))
     return values | asdict(settings)
 
 

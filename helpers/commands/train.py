@@ -16,7 +16,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from helpers import commands, processes
-from helpers.commands.checks import check_call
+from helpers.commands.checks import check_call, check_names, check_parameters
 from helpers.commands.notebooks import KERNEL, notebook_paths
 from helpers.parameters import read_parameters
 from helpers.runs import GIVEN, Run
@@ -53,7 +53,9 @@ def main(parsed: argparse.Namespace) -> int:
     if not processes.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     print(f"processes: {processes.count()}")
-    check_call(run.name, ["03"], parameters)
+    check_names(["03"], parameters)
+    settings = check_call(run.name, ["03"], parameters)
+    check_parameters(parameters, settings)
     run.section("data")  # FileNotFoundError if 01 has not prepared the run
 
     # export the notebook as a script; an executed copy would show an earlier training

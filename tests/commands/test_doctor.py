@@ -48,6 +48,14 @@ def test_the_machine_is_described_and_wrong_packages_are_named(cli, lists, monke
     assert code == 1 and "pytest" in out and "0.1" in out and "all well" not in out
 
 
+def test_the_file_that_is_named_has_every_package_that_is_listed(cli):
+    out = cli("doctor")[1]
+    name, listed = re.search(r"packages  of (\S+), as installed\n((?: {10}\S.*\n)+)", out).groups()
+    (file,) = {*PROJECT.glob(name), *PROJECT.glob(f"deploy/{name}")}
+    for line in listed.splitlines():
+        assert f"\n{line.split()[0]}==" in file.read_text()
+
+
 def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
     own = "--preset h200 --model unsloth/Qwen3-4B -p max_completion_length=1024 -p lora_rank=16"
     code, out, _ = cli("doctor", *own.split())
