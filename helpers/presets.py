@@ -147,7 +147,7 @@ _TABLE = (
     # whole group, which then serves two optimiser steps.
     Preset(
         "memory_optimized",
-        needs_gb=15,
+        needs_gb=7.5,
         model="unsloth/Qwen2.5-1.5B-Instruct",
         max_completion_length=512,
         thinking=False,

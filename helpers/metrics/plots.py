@@ -228,15 +228,15 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
 
 def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     """Draw accuracy and the share of careful workings on the left, and the completion length in
-    tokens on the right, to show whether longer reasoning is right more often.
+    tokens on the right, to show whether longer reasoning is correct more often.
 
     history: with the reward `correctness_reward`.
     careful: by step, the share of completions that write out every column of a sum
         (`helpers.data.arithmetic.is_careful`).
     """
     figure, (left, right) = figure_with_panels(1, 2, (PAGE, 3.5))
-    panel("Right answers, and careful workings", "share of completions", left)
-    _line(left, history, "rewards/correctness_reward/mean", "right", BLUE)
+    panel("Correct answers, and careful workings", "share of completions", left)
+    _line(left, history, "rewards/correctness_reward/mean", "correct", BLUE)
     left.plot(
         careful.index, careful, color=ORANGE, linestyle="--", marker="o", label="worked carefully"
     )
