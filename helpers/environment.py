@@ -388,7 +388,7 @@ def install_optional(name: str) -> None:
     """Install one package of deploy/requirements-optional.txt without changing any version of the
     suite: the pins are constraints, and torch keeps its build.
 
-    ValueError if the package is not in that file, and on failure.
+    Raise ValueError if the package is not in that file, and on failure.
     """
     listed = optional_packages()
     if name not in listed:
@@ -416,8 +416,8 @@ def set_up_hosted() -> None:
     """Install the suite in the first cell of a notebook in Colab or Kaggle.
 
     The host's packages stay if they have the pinned version; numpy and its tools stay in any case.
-    RuntimeError if a package that this process has imported was replaced: the old version is still
-    in memory, so the session must be restarted. After the restart, a call changes nothing.
+    Raise RuntimeError if a package that this process has imported was replaced: the old version is
+    still in memory, so the session must be restarted. After the restart, a call changes nothing.
     """
     # note the version of each package of which this process has imported a module
     packages_of_module = metadata.packages_distributions()

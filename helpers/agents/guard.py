@@ -87,7 +87,8 @@ class Guarded:
     counts: numbers of `episodes`, `dead` episodes, `faults`, and texts that were `cut`.
     faults: the first fault of each call. It is printed, too.
 
-    ValueError, with the problems that `check_environment` finds, if TRL cannot use the environment.
+    Raise ValueError, with the problems that `check_environment` finds, if TRL cannot use the
+    environment.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ def judged_again(
     train: the training rows, one per question. The laboratory's rewards get their columns.
     training: the manifest's section.
 
-    ValueError if a completion's question is not among the training rows.
+    Raise ValueError if a completion's question is not among the training rows.
     """
     # 1. Add up the scores of the training. A missing score adds nothing; without any score, the
     # total is NaN.

@@ -54,7 +54,7 @@ def file_rows(
 
     wanted: the columns that the caller needs. They decide which delimiter a CSV file has.
 
-    ValueError if there is no such file, or if its content would be misread.
+    Raise ValueError if there is no such file, or if its content would be misread.
     """
     file_type = path.suffix.lower()
     if file_type not in FILE_TYPES:

@@ -147,7 +147,7 @@ def open_picture(image: bytes | str) -> Image.Image:
 def as_rgb(picture: Image.Image) -> Image.Image:
     """Return a picture in RGB, upright, with a white background where it is transparent.
 
-    ValueError for more than 8 bits per color, because Pillow would clip the values.
+    Raise ValueError for more than 8 bits per color, because Pillow would clip the values.
     """
     if picture.mode.startswith(("I", "F")):  # Pillow's modes with more than 8 bits per color
         raise ValueError(f"it has more than 8 bits per color, mode {picture.mode}")

@@ -43,7 +43,7 @@ def read_source(
     `options` if the source has them, and `split` ("train" or "holdout") if the source is split.
     The sizes and the seed matter only to generated sources; any other source is read whole.
 
-    ValueError for an unknown source, and for columns that are not there.
+    Raise ValueError for an unknown source, and for columns that are not there.
     """
     source = str(source)
     mapping = check_columns(columns)
@@ -269,7 +269,7 @@ def mapped_rows(
 
     mapping: from `check_columns`. The first row completes it.
 
-    ValueError if a column is not there.
+    Raise ValueError if a column is not there.
     """
     complete = None  # the mapping, completed from the first row
     for row in rows:
@@ -314,7 +314,7 @@ def _complete_mapping(
 ) -> dict[str, list[str]]:
     """Return the mapping with everything that the first row of a source adds to it.
 
-    ValueError if a column is not there; the message proposes columns that are.
+    Raise ValueError if a column is not there; the message proposes columns that are.
     """
     # 1. Names as the source spells them: `question` is found as " Question", too.
     spelling = {str(name).strip().casefold(): name for name in row}

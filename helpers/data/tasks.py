@@ -97,7 +97,7 @@ def load_task(
         column `kind`, which correctness_reward reads.
     max_pixels: larger pictures are scaled down.
 
-    ValueError if the source cannot give these rows.
+    Raise ValueError if the source cannot give these rows.
     """
     # 1. What is around every question: the system prompt, and the worked examples, as turns of a
     # user and an assistant.
@@ -280,7 +280,7 @@ _SENTENCE = re.compile(
 def save(run: Run, task: Task, settings: Preset) -> None:
     """Write both tables, `data_report.json` and the manifest's section `data` into the run folder.
 
-    ValueError, before anything is written, if another process is training this run.
+    Raise ValueError, before anything is written, if another process is training this run.
     """
     with lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
         for name, table in (("train", task.train), ("holdout", task.holdout)):

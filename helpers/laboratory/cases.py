@@ -21,7 +21,7 @@ TOLERANCE = 1e-3  # a score this close to the expected one is equal to it
 def load_cases(path: str | Path) -> list[dict]:
     """Return the cases of a JSON-lines file, as `Lab.cases` describes them.
 
-    ValueError, with the number of the line's case, if a line is not a case.
+    Raise ValueError, with the number of the line's case, if a line is not a case.
     """
     file = Path(path)
     cases = {}

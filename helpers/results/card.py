@@ -45,7 +45,7 @@ MODELS = {
 def write(run: Run) -> Path:
     """Write README.md beside the merged model, with its figures in `figures/`; return its path.
 
-    FileNotFoundError if there is no merged model. Also raises the errors of `read_facts`.
+    Raise FileNotFoundError if there is no merged model. Also raises the errors of `read_facts`.
     """
     folder = run.require("merged")
     facts = read_facts(run)

@@ -71,7 +71,7 @@ def right(
     answers: the correct answer of each completion's question.
     judge: a reward function, called with `completions` and `answer` as TRL calls rewards. The
         default is `correctness_reward` with these tags. A score of None counts as wrong.
-        ValueError if the judge raises or returns something other than numbers.
+        Raise ValueError if the judge raises or returns something other than numbers.
     rows: the data, one row per completion. Its other columns are passed to the judge, as in
         training: `question` lets it reject a sum copied from the question, and `kind` says how
         the answer is compared.

@@ -42,8 +42,8 @@ class Facts:
 def read_facts(run: Run) -> Facts:
     """Return the facts of a run.
 
-    FileNotFoundError if the run has no data or no training. ValueError if a file is damaged, or if
-    the data were prepared again after training (see `Run.section`).
+    Raise FileNotFoundError if the run has no data or no training. Raise ValueError if a file is
+    damaged, or if the data were prepared again after training (see `Run.section`).
     """
     # 1. Refuse a run that has not been trained.
     run.section("data")

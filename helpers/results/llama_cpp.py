@@ -61,8 +61,8 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
         "q4_k_m", let Unsloth merge the adapter into its original base and quantise the result.
         They require a GPU, and also write a Modelfile for Ollama.
 
-    ValueError if the converter does not support the model or its tokenizer. It does not support the
-    embedded models.
+    Raise ValueError if the converter does not support the model or its tokenizer. It does not
+    support the embedded models.
     """
     if method in CONVERTED:
         return [_convert(run, method)]
@@ -183,7 +183,7 @@ def answers(
     seconds: ask no further question after this time, so that there may be fewer answers than
         prompts; None asks all. At least one is asked.
 
-    ValueError if llama.cpp cannot use the file.
+    Raise ValueError if llama.cpp cannot use the file.
     """
     check_installed()
     from torch import get_num_threads

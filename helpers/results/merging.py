@@ -124,7 +124,7 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
         adapter was trained on the 4-bit weights, so it behaves as in training on the unpacked ones.
         The original weights are the better model, but the adapter was not trained on them.
 
-    ValueError if the 4-bit weights are not the ones used in training.
+    Raise ValueError if the 4-bit weights are not the ones used in training.
     """
     options = {"dtype": dtype, "device_map": "cuda" if torch.cuda.is_available() else "cpu"}
     load = load_text if base.text_only else load_whole
@@ -183,8 +183,8 @@ def verify(
     thinking: the setting used to render the prompts.
 
     Returns the numbers of `compare_logits`, and the largest of `matrix_distances` as `matrix`.
-    ValueError, naming the differences, if the saved model differs from the merge in memory, or if
-    one of the models cannot be loaded.
+    Raise ValueError, naming the differences, if the saved model differs from the merge in memory,
+    or if one of the models cannot be loaded.
     """
     # 1. Run `_prove` in another process.
     arguments = {
@@ -310,7 +310,7 @@ def compare_logits(logits: list[torch.Tensor], expected: dict) -> dict[str, floa
         rounded alike, so it is close to 0.
     logit_difference: the largest difference from the adapter on its base, in logits.
 
-    ValueError if the adapter has no effect.
+    Raise ValueError if the adapter has no effect.
     """
     projection = 0.0
     effect_squared = 0.0

@@ -68,7 +68,7 @@ def questions_for(gain: float, lost: float) -> int:
 
     gain, lost: as for `power_of_mcnemar`; the gain must be above 0.
 
-    ValueError if MAX_QUESTIONS are too few.
+    Raise ValueError if MAX_QUESTIONS are too few.
     """
     discordant = gain + 2 * lost
     # Connor's formula is an approximation. Begin a tenth below it, because the search only goes up,
@@ -114,7 +114,7 @@ def seeds_for(gain: float, lost: float, spread: float, questions: int) -> int:
 
     gain, lost, spread, questions: as for `power_of_seeds`; the gain must be above 0.
 
-    ValueError if MAX_SEEDS are too few.
+    Raise ValueError if MAX_SEEDS are too few.
     """
     for seeds in range(2, MAX_SEEDS + 1):
         if power_of_seeds(seeds, gain, lost, spread, questions) >= POWER:

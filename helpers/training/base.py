@@ -69,7 +69,7 @@ class Base:
 
 def base_of(run: Run, settings: Preset) -> Base:
     """Return the base of the run's adapter, as PEFT recorded it beside the adapter.
-    FileNotFoundError if the run has no adapter.
+    Raise FileNotFoundError if the run has no adapter.
     """
     adapter = run.require("adapter")
     config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))

@@ -50,8 +50,8 @@ def rows_between(
     keep_between: the lowest and the highest pass rate to keep, such as "0.1,0.9"; None keeps all
         rows, and (None, {}) is returned.
 
-    ValueError if the rates of this model on these questions were not measured, or if fewer rows
-    remain than a round of sampling needs.
+    Raise ValueError if the rates of this model on these questions were not measured, or if fewer
+    rows remain than a round of sampling needs.
     """
     if keep_between is None:
         return None, {}

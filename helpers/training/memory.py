@@ -52,9 +52,9 @@ def check(
     sees: whether prompts have pictures; None: if the source is a set of pictures. Without pictures,
         only the language part of a vision model is loaded.
 
-    ValueError if the estimate exceeds the GPU; if the context exceeds the model's positions; if the
-    adapter's rank exceeds the model's width; if the language part cannot be loaded alone; if the
-    config.json cannot be had. A GPU that torch cannot use is refused by `presets.settle`.
+    Raise ValueError if the estimate exceeds the GPU; if the context exceeds the model's positions;
+    if the adapter's rank exceeds the model's width; if the language part cannot be loaded alone; if
+    the config.json cannot be had. A GPU that torch cannot use is refused by `presets.settle`.
     """
     # 1. Refuse a model that cannot be used.
     if sees is None:
@@ -196,7 +196,7 @@ def estimate(
     sees: whether each prompt has a picture.
     in_32_bits: whether weights and activations are in 32 bits, as on a CPU without bfloat16.
 
-    LookupError if Transformers cannot build the model.
+    Raise LookupError if Transformers cannot build the model.
     """
     context = settings.context + (room_for_a_picture(settings) if sees else 0)
     sizes = sizes_of(config, context)

@@ -55,7 +55,7 @@ def sizes_of(config: dict, context: int) -> Sizes:
     config: the model's config.json.
     context: the tokens of the sequence whose cache is counted.
 
-    LookupError, with the reason, if Transformers cannot build the model.
+    Raise LookupError, with the reason, if Transformers cannot build the model.
     """
     return _counted(json.dumps([config, context]))
 

@@ -44,8 +44,8 @@ def load(
         the processor is returned in place of the tokenizer. Otherwise only the language part is
         loaded.
 
-    ValueError if torch cannot use the machine's GPU, if the loaded revision is not the base's, if
-    Unsloth has started no engine, or if Unsloth is imported already and must not be
+    Raise ValueError if torch cannot use the machine's GPU, if the loaded revision is not the
+    base's, if Unsloth has started no engine, or if Unsloth is imported already and must not be
     (`needs_unsloth`).
     """
     # 1. Refuse a GPU that torch cannot use.

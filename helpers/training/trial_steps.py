@@ -60,7 +60,7 @@ def trial_step(
     The steps use the whole of `config`: sampling, rewards, loss, gradients, optimizer. If one round
     of sampling serves several steps, there are as many steps as it takes to begin a second round.
     The adapter's weights are restored afterwards; a stateful reward has seen two more rounds.
-    ValueError if memory runs out, which otherwise would happen hours later, at the first such
+    Raise ValueError if memory runs out, which otherwise would happen hours later, at the first such
     batch.
     """
     from trl import GRPOTrainer

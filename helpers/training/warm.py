@@ -85,7 +85,7 @@ def train(
 
     folder: output_dir of the trainer, which writes nothing into it.
 
-    ValueError if a pair is longer than `settings.context`.
+    Raise ValueError if a pair is longer than `settings.context`.
     """
     from datasets import Dataset, disable_progress_bars
     from transformers import PrinterCallback
@@ -148,7 +148,7 @@ def _token_rows(tokenizer, pairs: Sequence[tuple[list[dict], str]], context: int
     Tokens rather than messages, because a chat template may change an answer. Qwen3's rewrites the
     reasoning; others put their own beginning before an answer that already has it.
 
-    ValueError if a pair is longer than `context`.
+    Raise ValueError if a pair is longer than `context`.
     """
     rows = []
     for number, (prompt, completion) in enumerate(pairs, 1):
