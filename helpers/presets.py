@@ -449,7 +449,7 @@ def _engine(settings: Preset, machine: Machine, sees: bool) -> str:
     shows_pictures = sees and "vision_config" in config
     if card_is_new_enough and (family.sees_through_vllm or not shows_pictures):
         return "vllm"
-    pictures = " and pictures" if sees else ""
+    pictures = " and images" if sees else ""
     print(
         f"Unsloth does not start vLLM for {kind}{pictures} on {machine.gpu} (compute capability "
         f"{machine.compute_capability}): sampling goes through Transformers, which is slower "

@@ -155,7 +155,7 @@ def check_call(parsed: argparse.Namespace, run: Run) -> None:
         raise ValueError(f"--output {parsed.output}: answers are JSON lines; name a .jsonl file.")
     maker = run.manifest.get("data", {}).get("notebook")
     if maker in ("10", "11"):
-        needs = "calls tools" if maker == "10" else "reads pictures"
+        needs = "calls tools" if maker == "10" else "reads images"
         raise ValueError(
             f"run {run.name!r} is notebook {maker}'s: its policy {needs}, which generate cannot do."
         )

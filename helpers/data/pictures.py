@@ -170,7 +170,7 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
         image = image.get("bytes") or image.get("path")
     if not image or image != image:  # NaN differs from itself
         raise Dropped(
-            "picture is blank", 'Is this its column? Name another: columns={"image": "…"}.'
+            "image is blank", 'Is this its column? Name another: columns={"image": "…"}.'
         )
     try:
         file = image if isinstance(image, bytes) else (folder / image).read_bytes()
@@ -180,8 +180,8 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
             picture = as_rgb(stored)
     except Exception as error:  # Pillow's decoders raise many kinds of errors
         raise Dropped(
-            f"picture cannot be opened ({type(error).__name__})",
-            "Paths of pictures are relative to the folder of the file.",
+            f"image cannot be opened ({type(error).__name__})",
+            "Paths of images are relative to the folder of the file.",
         ) from None
     scale = math.sqrt(max_pixels / (picture.width * picture.height))
     if scale < 1:

@@ -97,7 +97,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
     if beyond_text and not has_picture:
         raise Dropped(
             f"question contains more than text: {beyond_text[0]}",
-            "A model that reads only text cannot answer it. Notebook 11 trains with pictures, from "
+            "A model that reads only text cannot answer it. Notebook 11 trains with images, from "
             'a column of their own: columns={"image": "…"}.',
         )
     return value, found_in

@@ -214,9 +214,9 @@ def usable_rows(
                 row.values["image"] = file
                 row.pixel_hash = pixel_hash
                 if was_scaled_down:
-                    account.formats["a picture made smaller (max_pixels)"] += 1
+                    account.formats["an image made smaller (max_pixels)"] += 1
             elif row.values.get("source_image") or row.values.get("source_images"):
-                account.formats["a picture that is not read (see columns, and notebook 11)"] += 1
+                account.formats["an image that is not read (see columns, and notebook 11)"] += 1
             rows.append(row)
         except Dropped as cause:
             account.drop(cause, row)
@@ -449,7 +449,7 @@ def split_rows(
     # 4. Train on the others, without the pictures that are held out.
     held_out_pictures = {row.pixel_hash for row in holdout if row.pixel_hash}
     is_held_out = Dropped(
-        "picture is also held out", "Add more pictures that differ, or ask for a smaller holdout."
+        "image is also held out", "Add more images that differ, or ask for a smaller holdout."
     )
     train = []
     for row in others:

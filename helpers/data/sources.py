@@ -251,7 +251,7 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
     except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
-            '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures, "options": '
+            '{"question": "…", "answer": "…"}, and "image": "…" if there are images, "options": '
             '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
         ) from None
     mapping = {"question": "question", "answer": "answer"} | declared

@@ -84,7 +84,7 @@ def check_merge(
         if base is not None and base.text_only:
             raise ValueError(
                 f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads "
-                "pictures; only its language part was trained. Use gguf='f16' or 'q8_0'."
+                "images; only its language part was trained. Use gguf='f16' or 'q8_0'."
             )
         if machine.gpu is None or backend != "unsloth":
             raise ValueError(

@@ -110,7 +110,7 @@ def check(
         )
 
     # 4. List the parts, then the peak of the more expensive phase.
-    picture = f", {pictures:,} of them a picture" if pictures else ""
+    picture = f", {pictures:,} of them an image" if pictures else ""
     lines = [
         f"memory of a step of {settings.model}, at {context:,} tokens a sequence{picture} "
         "(estimated)"

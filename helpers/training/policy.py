@@ -267,9 +267,9 @@ def text_only(name: str) -> dict:
     """Return the keywords that make Unsloth's FastLanguageModel load only the language part of a
     vision model: an empty dictionary for a text model.
 
-    Without these keywords Unsloth returns a processor as the tokenizer, and a processor takes texts
-    for pictures. Unsloth's CPU backend does not know `text_only`; there the keywords are those
-    that it passes on to Transformers.
+    Without these keywords, Unsloth returns a processor as the tokenizer, and a processor treats
+    text as images. Unsloth's CPU backend has no `text_only` argument, so on a CPU the dictionary
+    holds keywords for Transformers instead.
     """
     language_part = _language_part(name)
     if language_part and torch.cuda.is_available():

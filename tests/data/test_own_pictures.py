@@ -122,7 +122,7 @@ def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reaso
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = load_task(str(tmp_path / "a.jsonl"), columns={"image": "image"}, holdout_size=1)
     name = f" ({rows[2]['image']})" if isinstance(rows[2]["image"], str) else ""
-    examples = {f"picture {reason}": [f"row 3{name}: 'q2' -> '1'"]}
+    examples = {f"image {reason}": [f"row 3{name}: 'q2' -> '1'"]}
     assert task.report["dropped_examples"] == examples and len(both(task)) == 3
 
 
@@ -149,7 +149,7 @@ def test_a_picture_over_the_limit_is_made_smaller_in_its_proportions_and_counted
     sizes = {"0": (20, 10), "1": (20, 10), "2": (20, 10), "3": (4, 12)}
     assert {answer: file.size for answer, file in files.items()} == sizes
     assert found["2"] == photos[2] and [files[n].format for n in "01"] == ["PNG", "JPEG"]
-    assert task.line.endswith("2 × a picture made smaller (max_pixels)")
+    assert task.line.endswith("2 × an image made smaller (max_pixels)")
 
 
 @pytest.mark.parametrize("held_out", [9, 10, 11])
@@ -159,7 +159,7 @@ def test_no_picture_is_on_both_sides_and_the_sizes_are_those_asked_for(load, hel
     task = load(photos, train_size=100, holdout_size=held_out)
     assert (len(task.train), len(task.holdout)) == (100, held_out)
     assert not set(seen(task.train)) & set(seen(task.holdout))
-    assert task.report["dropped"].get("picture is also held out", 0) == -held_out % 3
+    assert task.report["dropped"].get("image is also held out", 0) == -held_out % 3
 
 
 def test_a_picture_in_a_sources_test_split_is_not_trained_on(tmp_path, monkeypatch):
@@ -171,4 +171,4 @@ def test_a_picture_in_a_sources_test_split_is_not_trained_on(tmp_path, monkeypat
     task = load_task(str(tmp_path / "data"), columns=COLUMNS)
     assert sorted(task.train["question"]) == [f"train {n}?" for n in range(4)]
     assert len(task.holdout) == 4
-    assert task.report["dropped"] == {"picture is also held out": 2}
+    assert task.report["dropped"] == {"image is also held out": 2}

@@ -604,7 +604,7 @@ MORE = "Add more rows, or ask for fewer."
         ("Are these the right columns?", lambda n: plain(n, answer=None), {}),
         ("declare kind='text' or kind='exact'", lambda n: plain(n, answer="N/A"), {}),
         ("Each row is an object", lambda n: [n], {}),
-        ("Paths of pictures are relative", plain, {"columns": {"image": "question"}}),
+        ("Paths of images are relative", plain, {"columns": {"image": "question"}}),
     ],
 )
 def test_the_error_gives_the_advice_for_the_most_frequent_reason(load, advice, make, arguments):

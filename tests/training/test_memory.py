@@ -242,7 +242,7 @@ def test_a_picture_lengthens_the_prompt_and_keeps_vllm_awake():
     preset, config = PRESETS["vision_2b"], config_of("unsloth/Qwen3-VL-2B-Instruct")
     longer = replace(preset, max_prompt_length=256 + memory.room_for_a_picture(preset))
     assert estimate(preset, config, None, sees=True) == estimate(longer, config, None)
-    assert ", 600 of them a picture" in check(preset, replace(L4, gpu_memory_gb=40))[0]
+    assert ", 600 of them an image" in check(preset, replace(L4, gpu_memory_gb=40))[0]
 
     preset, config = PRESETS["vision_4b"], config_of("unsloth/gemma-3-4b-it")
     step = estimate(preset, config, 24.2e9, sees=True)

@@ -195,12 +195,12 @@ def test_families_without_vllm_sample_through_transformers(
     gemma4 = {"model_type": "gemma4", "vision_config": {}, "text_config": {}}
     for config, machine, sees, left_out in (
         ({"model_type": "qwen3_vl", "vision_config": {}}, card, True, None),
-        ({"model_type": "llava", "vision_config": {}}, card, True, "for llava and pictures"),
+        ({"model_type": "llava", "vision_config": {}}, card, True, "for llava and images"),
         ({"model_type": "qwen3"}, t4, False, None),
         ({"model_type": "gpt_oss"}, card, False, "for gpt_oss"),
         (gemma4, card, False, None),
         (gemma4, t4, False, r"for gemma4 on NVIDIA Card \(compute capability 7.5\)"),
-        (gemma4, t4, True, "for gemma4 and pictures on"),
+        (gemma4, t4, True, "for gemma4 and images on"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config))
         engine, thinking = "transformers" if left_out else "vllm", None if sees else False
