@@ -169,9 +169,7 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
     if isinstance(image, dict):
         image = image.get("bytes") or image.get("path")
     if not image or image != image:  # NaN differs from itself
-        raise Dropped(
-            "image is blank", 'Is this its column? Name another: columns={"image": "…"}.'
-        )
+        raise Dropped("image is blank", 'Is this its column? Name another: columns={"image": "…"}.')
     try:
         file = image if isinstance(image, bytes) else (folder / image).read_bytes()
         with Image.open(io.BytesIO(file)) as stored:
