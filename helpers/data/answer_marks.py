@@ -119,7 +119,7 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     If the value is the answer itself, the second element is "". Numbers that were found lose their
     thousands separators, as in GSM8K.
 
-    value: a worked solution, a field of a hub data set, or the answer itself.
+    value: a worked solution, a field of a hub dataset, or the answer itself.
     kind: how the answer is judged. Answers of a kind in TEXT_KINDS may be about marks, so only a
         mark at the end of a solution is read, and a list in a CSV cell is itself the answer.
 
@@ -142,7 +142,7 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
 
 
 def _unpacked(value: object, is_text: bool) -> tuple[object, str]:
-    """Return the value inside the fields of verl's data sets and inside lists of one answer, and
+    """Return the value inside the fields of verl's datasets and inside lists of one answer, and
     which of these was opened last.
 
     >>> _unpacked({"ground_truth": {"target": ["Paris"]}}, is_text=False)

@@ -1,6 +1,6 @@
 """Multiple-choice questions: find the options, show them by letter, and make the answer a letter.
 
-`options_in` reads the options in the formats that data sets have. `with_options` puts them below
+`options_in` reads the options in the formats that datasets have. `with_options` puts them below
 the question and finds the letter of the answer; the functions below it are its steps.
 """
 
@@ -48,7 +48,7 @@ def options_in(value: object) -> dict:
         return {}
 
     # 3. A list. An option is a text, or a dictionary of a label and a text: `key` and `value` in
-    # MedQA, `label` or `id` and `text` in other data sets. Without a label, it gets a letter; after
+    # MedQA, `label` or `id` and `text` in other datasets. Without a label, it gets a letter; after
     # Z a number, for `with_options` to refuse.
     by_label = {}
     for place, option in enumerate(options):

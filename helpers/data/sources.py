@@ -1,4 +1,4 @@
-"""Read the rows of a source: a built-in generator, reasoning-gym, a hub data set, or a file.
+"""Read the rows of a source: a built-in generator, reasoning-gym, a hub dataset, or a file.
 
 `read_source` yields rows such as {"question": "What is 1 + 1?", "answer": "2"}, and a `Broken` for
 a row that could not be read. It does not check the values; `rows.py` does that.
@@ -88,7 +88,7 @@ def check_source(source: str, columns: dict | str | None = None) -> None:
     """Raise ValueError if `read_source` would refuse the source, without reading all of it.
 
     The first row of a file is read, to check its columns. The files of a folder are not read, and a
-    hub data set is not downloaded, so their columns and the data set's name are not checked.
+    hub dataset is not downloaded, so their columns and the dataset's name are not checked.
     """
     rows = read_source(source, columns, None, 1, 0)
     if str(source).lower().endswith(FILE_TYPES):
@@ -149,14 +149,14 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
     )
 
 
-# --- Hub data sets --------------------------------------------------------------------------------
+# --- Hub datasets ---------------------------------------------------------------------------------
 
 
 def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
-    """Return the rows of a hub data set `owner/name` or `owner/name:config`, or of a local folder.
+    """Return the rows of a hub dataset `owner/name` or `owner/name:config`, or of a local folder.
 
     GSM8K and folders keep their own split: `train` is trained on, `test` is held out. Any other
-    data set is read from its `train` split, or from its first split if none is called `train`.
+    dataset is read from its `train` split, or from its first split if none is called `train`.
     """
     name, _, config = source.partition(":")
     file_types = {file.suffix for file in Path(name).glob("*")} & set(FILE_TYPES)

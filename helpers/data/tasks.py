@@ -80,7 +80,7 @@ def load_task(
 ) -> Task:
     """Read a source and split its usable rows into a training table and a holdout table.
 
-    source: `arithmetic/<family>`, `pictures/shapes`, `reasoning-gym/<family>`, a hub data set
+    source: `arithmetic/<family>`, `pictures/shapes`, `reasoning-gym/<family>`, a hub dataset
         `owner/name` or `owner/name:config`, or the path of a file or folder.
     train_size: rows to train on; None: all, up to 100,000 (1,000 if they are generated).
     holdout_size: rows to hold out; None: 256, and at most a quarter of the usable rows unless the

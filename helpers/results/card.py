@@ -124,7 +124,7 @@ def verdict(facts: Facts) -> list[str]:
 # --- Metadata for the hub -------------------------------------------------------------------------
 
 
-# The name of a model or data set on the hub, such as `openai/gsm8k`.
+# The name of a model or dataset on the hub, such as `openai/gsm8k`.
 _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
 
 
@@ -139,7 +139,7 @@ def metadata(facts: Facts) -> ModelCardData:
     if settings.get("backend") != "transformers":
         tags.append("unsloth")
 
-    # Which of the model and the data set has a page on the hub?
+    # Which of the model and the dataset has a page on the hub?
     model = settings["model"]
     model_on_hub = _HUB_ID.fullmatch(model) and not Path(model).exists()
     source = facts.manifest["data"]["source"]

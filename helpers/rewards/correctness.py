@@ -32,8 +32,8 @@ def correctness_reward(
     kind: how answers are compared (number, mathematics, set, choice, exact, json or text), or a
         column with a kind per row. By default, the row's answer decides: number if it parses as
         one, mathematics if it clearly is an expression, otherwise text. Another name raises
-        ValueError; in a column it is ignored with a warning, because the column may be the data
-        set's own.
+        ValueError; in a column it is ignored with a warning, because the column may be the
+        dataset's own.
     log_metric: under TRL, logs the share of math-verify's judgements that ran out of time, and so
         earn nothing, as `correctness_reward/out_of_time`.
 

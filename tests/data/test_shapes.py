@@ -1,4 +1,4 @@
-"""Questions, answers and options in the formats that data sets have.
+"""Questions, answers and options in the formats that datasets have.
 
 A format with one clear reading is read; any other is refused with its name. Most cases come from
 issues of TRL, verl, Open-R1 and ms-swift.

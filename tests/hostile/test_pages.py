@@ -1,4 +1,4 @@
-"""Hostile text from a policy or a data set is shown as text, and no secret is written."""
+"""Hostile text from a policy or a dataset is shown as text, and no secret is written."""
 
 import json
 

@@ -112,13 +112,25 @@ def squeezed(text: str) -> str:
 
 @cache
 def shown(notebook: str) -> str:
-    """What the stored outputs of a notebook say, tables too, in one line."""
+    """What a class reads in the stored outputs of a notebook, tables too, in one line: an output
+    with HTML shows no plain text (such as a figure's alt text), and a solution's output is hidden.
+    """
     found = []
-    for output in [one for cell in NOTEBOOK[notebook].cells for one in cell.get("outputs", [])]:
-        data = output.get("data", {})
-        found += [output.get("text", ""), data.get("text/html", ""), data.get("text/plain", "")]
+    for cell in NOTEBOOK[notebook].cells:
+        if cell.metadata.get("jupyter", {}).get("outputs_hidden"):
+            continue
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            found += [output.get("text", ""), data.get("text/html", data.get("text/plain", ""))]
     tags = re.compile(r"<style.*?</style>|<[^>]+>", re.DOTALL)
     return squeezed(html.unescape(tags.sub(" ", " ".join(found))))
+
+
+def test_a_class_sees_neither_the_text_behind_a_figure_nor_a_hidden_solution():
+    seen = shown("04")
+    assert "32 logged steps" in seen and "frac_reward_zero_std" in seen
+    assert "The reward over the steps, with a band" not in seen
+    assert "-0.175" not in seen
 
 
 # --- The commands ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-r"""Compare answers of two kinds that a data set declares: the letters of options (`choice`), and
+r"""Compare answers of two kinds that a dataset declares: the letters of options (`choice`), and
 codes (`exact`).
 
 Choice: two answers are the same if they name the same letters, with or without the option's text.
