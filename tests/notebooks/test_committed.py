@@ -27,7 +27,7 @@ SHOWN = [
     ("04", "first_and_last(history", "completions/mean_length", (1, 0), 1.5, 1.8),
     ("04", "first_and_last(history", "rewards/correctness_reward/mean", 0, 0.3, 0.45),
     ("04", "first_and_last(history", "rewards/substantial_format_reward/mean", 0, 0.65, 0.8),
-    ("04", "is_careful", "right, in the whole training", 0, 85, 100),
+    ("04", "is_careful", "correct, in the whole training", 0, 85, 100),
     ("04", "plots.kl(history)", "beta times the KL", 0, 0, 0.001),
     ("04", "plots.loss(history)", "largest clip_ratio", 0, 0, 0),
     # of 05: one in four worked carefully and most of these were right; afterwards all do
