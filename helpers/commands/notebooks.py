@@ -13,6 +13,8 @@ from pathlib import Path
 import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
+from papermill.iorw import load_notebook_node
+from papermill.translators import papermill_translators
 
 from helpers import PROJECT
 from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
@@ -24,6 +26,9 @@ from helpers.settings import settings_of
 NOTEBOOKS = PROJECT / "notebooks"
 # The kernel of this interpreter. A notebook may name another one, from the editor that saved it.
 KERNEL = {"kernel_name": "python3", "language": "python"}
+# The tags of the cells of parameters. papermill sets parameters after the cell tagged "parameters".
+# A folded cell with seldom-used ones, tagged "more-parameters", therefore stands before it.
+PARAMETER_TAGS = {"parameters", "more-parameters"}
 
 
 def notebook_paths() -> dict[str, Path]:
@@ -57,11 +62,16 @@ def defaults(numbers: list[str]) -> dict[str, object]:
 
 @lru_cache  # reads each notebook once
 def _shown_parameters(path: str) -> dict[str, str]:
-    """Return the parameters that a notebook's cell shows, by name, with their default values as
-    Python code. A notebook without such a cell shows none.
+    """Return the parameters that a notebook's cells show, by name, with their default values as
+    Python code. A notebook without such cells shows none.
     """
-    shown = papermill.inspect_notebook(path)
-    return {name: parameter["default"] for name, parameter in shown.items()}
+    inspect = papermill_translators.find_translator(**KERNEL).inspect
+    return {
+        parameter.name: parameter.default
+        for cell in load_notebook_node(path).cells
+        if PARAMETER_TAGS & {*cell.metadata.tags}
+        for parameter in inspect(cell)
+    }
 
 
 def parameters_of(numbers: list[str], parameters: dict) -> dict:

@@ -11,7 +11,6 @@ import subprocess
 
 import nbformat
 import pandas as pd
-import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
@@ -37,6 +36,10 @@ def test_the_structure_of_a_committed_notebook(path):
     assert "**You will learn**" in notebook.cells[0].source
     tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     assert len(tagged) == 1
+    more = [cell for cell in notebook.cells if "more-parameters" in cell.metadata.get("tags", [])]
+    # papermill's cell follows the tagged one; a default after that would replace what it sets
+    assert all(notebook.cells.index(cell) < notebook.cells.index(tagged[0]) for cell in more)
+    assert all(cell.metadata["jupyter"] == {"source_hidden": True} for cell in more)
     assert cells(path)[0].source == cells(PATHS[0])[0].source, "the Colab cell is the same in all"
     for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
         solution = "solution" in cell.metadata.get("tags", [])  # is folded, behind its exercise
@@ -66,12 +69,12 @@ def test_what_is_committed_is_one_clean_run_on_no_ones_machine(path):
 
 
 def test_every_setting_is_a_parameter_where_its_table_says_so():
-    # the cell of 01 shows all settings that it takes, that of 03 only the most important ones
-    (path,) = NOTEBOOKS.glob("01_*.ipynb")
-    taken = {"01": papermill.inspect_notebook(str(path)), "03": defaults(["03"])}
+    # the cells show only the most important ones
+    taken = {number: defaults([number]) for number in ("01", "03")}
     for number in ("01", "03"):
         for name, setting in SETTINGS.items():
             assert (number in setting.metadata["of"]) == (name in taken[number]), (number, name)
+    assert {"max_steps", "early_stopping"} <= taken["03"].keys(), "the folded cell's, too"
     # 00 prepares and trains, through Unsloth alone
     of_both = {name for name in SETTINGS if name in taken["01"] or name in taken["03"]}
     assert SETTINGS.keys() & defaults(["00"]).keys() == of_both - {"backend"}
