@@ -39,18 +39,18 @@ SHOWN = [
     ("05", OURS, "trained", -1, 83, 100),
     ("05", "plots.accuracy(evaluation)", "baseline", -1, 20, 30),  # tokens
     ("05", "plots.accuracy(evaluation)", "trained", -1, 45, 60),
-    # the untrained model could do it already: once in 16
+    # the base model could do it already: once in 16
     ("05", SAMPLES, "pass@16", 0, 93, 100),
     ("05", SAMPLES, "pass@1 ", 3, 90, 98),
     ("05", SAMPLES, "pass@8 ", 0, 60, 92),  # less than 1 - (1 - 0.31)**8
     ("05", SAMPLES, "majority", 0, 25, 38),
-    ("05", SAMPLES, "untrained: ", 0, 19, 31),
+    ("05", SAMPLES, "base model: ", 0, 19, 31),
     # a gain at every level, twice as large at level 3 as at level 1, their intervals far apart
     ("05", LEVELS, "1  ", 1, 60, 80),
     ("05", LEVELS, "1  ", -3, 90, 100),
     ("05", LEVELS, "3  ", 3, 10, 40),
     ("05", LEVELS, "3  ", -2, 75, 100),
-    # of differences: more carefully, no more accurate, fewer right numbers
+    # of differences: more carefully, no more accurate, fewer correct numbers
     ("05", OTHER, "baseline", 0, 0, 27),
     ("05", OTHER, "trained", 0, 75, 100),
     ("05", OTHER, "  trained against baseline", 3, 0.05, 1),
