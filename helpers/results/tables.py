@@ -8,19 +8,14 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
 
     Columns: sampled accuracy with its interval, greedy accuracy, share in format, number of
     questions, and mean length of a completion in tokens. Cells without a measurement are empty.
+    If a model was also measured without its quantisation, the next line shows that measurement.
     """
     rows = {}
     for name, entry in evaluation.items():
-        low, high = entry["ci95"]
-        rows[name] = {
-            # notebook 00 measures greedy accuracy (temperature 0) only
-            "sampled": "" if entry.get("temperature") == 0 else f"{entry['accuracy']:.1%}",
-            "95% interval": f"{low:.1%} to {high:.1%}",
-            "greedy": f"{entry['greedy']['accuracy']:.1%}" if "greedy" in entry else "",
-            "in format": f"{entry['in_format']:.1%}",
-            "questions": entry["n"],
-            "tokens": f"{entry['mean_length']:.1f}" if "mean_length" in entry else "",
-        }
+        rows[name] = _row(entry)
+        if whole := entry.get("unquantised"):
+            bits = 32 if whole["dtype"] == "torch.float32" else 16
+            rows[f"base model, {bits} bits"] = _row(whole)
     return _lines(pd.DataFrame.from_dict(rows, orient="index"))
 
 
@@ -54,6 +49,20 @@ def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
             columns.setdefault("questions", {})[level] = point["n"]
             columns.setdefault(name, {})[level] = _cell(point["accuracy"], point["ci95"])
     return _lines(pd.DataFrame(columns).rename_axis(columns="difficulty"))
+
+
+def _row(entry: dict) -> dict[str, str | int]:
+    """Return the cells of `summary` for one entry of evaluation.json."""
+    low, high = entry["ci95"]
+    return {
+        # notebook 00 measures greedy accuracy (temperature 0) only
+        "sampled": "" if entry.get("temperature") == 0 else f"{entry['accuracy']:.1%}",
+        "95% interval": f"{low:.1%} to {high:.1%}",
+        "greedy": f"{entry['greedy']['accuracy']:.1%}" if "greedy" in entry else "",
+        "in format": f"{entry['in_format']:.1%}",
+        "questions": entry["n"],
+        "tokens": f"{entry['mean_length']:.1f}" if "mean_length" in entry else "",
+    }
 
 
 def _cell(value: float, ci95: list[float]) -> str:

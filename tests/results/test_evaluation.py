@@ -278,6 +278,19 @@ def test_the_summary_has_one_line_per_model_in_order():
     ]
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [("torch.float32", 32), ("torch.bfloat16", 16)])
+def test_the_summary_shows_the_base_model_without_quantisation_after_the_quantised_one(dtype, bits):
+    whole = score([RIGHT] * 4, ["2"] * 3 + ["3"]) | {"dtype": dtype}
+    baseline = score([RIGHT] * 4, ["2"] * 2 + ["3"] * 2) | {"unquantised": whole}
+    merged = score([RIGHT] * 4, ["2"] * 4)
+    lines = words(summary({"baseline": baseline, "merged": merged}))
+    assert [line.split("%")[0] for line in lines[1:]] == [
+        "baseline 50.0",
+        f"base model, {bits} bits 75.0",
+        "merged 100.0",
+    ]
+
+
 def test_the_difficulty_summary_has_one_line_per_level_and_one_column_per_model():
     def entry(answers):
         return score([RIGHT] * 4, answers, difficulty=[10, 9, 9, "counting and probability"])
