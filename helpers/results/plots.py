@@ -40,26 +40,26 @@ def _draw_bars(axes: Axes, places: list[float], entries: list[dict], **look) -> 
 
 
 def pass_at_k(evaluation: dict[str, dict]) -> Figure:
-    """Draw pass@k of the untrained and of the trained model with 95% intervals.
+    """Draw pass@k of the base model and of the trained model with 95% intervals.
 
-    A dashed line marks the trained model's pass@1. A star at the largest k marks the untrained
+    A dashed line marks the trained model's pass@1. A star at the largest k marks the base
     model's majority vote, in which all samples of a question vote, even if they are more than k.
     """
     axes = panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
-    untrained = evaluation["baseline"]
+    base = evaluation["baseline"]
     trained = evaluation["trained"]
     ks = [int(k) for k in trained["pass_at_k"]]
 
     # the curves
-    _draw_curve(axes, untrained["pass_at_k"], "untrained, pass@k", color=ORANGE, marker="s")
+    _draw_curve(axes, base["pass_at_k"], "base model, pass@k", color=ORANGE, marker="s")
     _draw_curve(axes, trained["pass_at_k"], "trained, pass@k", color=BLUE, marker="o")
 
     # what to compare them with
     once = trained["pass_at_k"]["1"]["value"]
     axes.axhline(once, color=BLUE, linestyle="--", linewidth=1, label="trained, pass@1")
-    vote = untrained["majority"]["accuracy"]
+    vote = base["majority"]["accuracy"]
     star = {"marker": "*", "markersize": 14, "linestyle": "", "color": RED}
-    axes.plot([max(ks)], [vote], **star, label="untrained, majority vote")
+    axes.plot([max(ks)], [vote], **star, label="base model, majority vote")
 
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, ks)
