@@ -45,7 +45,7 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
     A dashed line marks the trained model's pass@1. A star at the largest k marks the base
     model's majority vote, in which all samples of a question vote, even if they are more than k.
     """
-    axes = panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
+    axes = panel("How often is at least one of k samples correct?", "pass@k", xlabel="k samples")
     base = evaluation["baseline"]
     trained = evaluation["trained"]
     ks = [int(k) for k in trained["pass_at_k"]]

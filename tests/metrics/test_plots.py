@@ -216,9 +216,9 @@ SAMPLED = of_results.pass_at_k(
 def test_pass_at_k_draws_both_curves_the_vote_and_the_trained_pass_at_1():
     lines = SAMPLED.axes[0].get_lines()
     drawn = {line.get_label(): [*map(list, line.get_data())] for line in lines}
-    assert drawn["untrained, pass@k"] == [[1, 2, 4], [0.3, 0.5, 0.9]]
+    assert drawn["base model, pass@k"] == [[1, 2, 4], [0.3, 0.5, 0.9]]
     assert drawn["trained, pass@k"] == [[1, 2, 4], [0.8, 0.85, 0.9]]
-    assert drawn["untrained, majority vote"][1] == [0.35]
+    assert drawn["base model, majority vote"][1] == [0.35]
     assert drawn["trained, pass@1"][1] == [0.8, 0.8]
 
 
