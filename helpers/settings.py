@@ -114,8 +114,7 @@ class Preset:
     load_in_4bit: bool = _of_01(True, _ANY, to="from_pretrained", spelt=True, does=
         "quantise the frozen weights to 4 bits")
     backend: str = _unpassed("unsloth", ["unsloth", "transformers"], of=("01", "03"), does=
-        "the training library; transformers: Transformers, PEFT and TRL (on a CPU, Unsloth is "
-        "still imported, for a patch)")
+        "the training library; transformers: PEFT and TRL alone (a CPU needs Unsloth's patch)")
     engine: str = _unpassed("auto", ["auto", "transformers", "vllm"], of=_both, does=
         "the library that samples; auto: vLLM on a GPU that supports it, else Transformers")
     gpu_memory_utilization: float = _of_01(0.6, (0.05, 1.0), to="from_pretrained", does=
@@ -168,11 +167,9 @@ class Preset:
     epsilon: float = _setting(0.2, (1e-6, 1.0),
         "where the advantage is negative, clip the ratio of new to old probability at 1 - epsilon")
     epsilon_high: float = _setting(0.2, (1e-6, 100.0),
-        "where the advantage is positive, clip the ratio of new to old probability at "
-        "1 + epsilon_high; with cispo, the largest ratio")
+        "where the advantage is positive, clip the ratio at 1 + this; in cispo, the largest ratio")
     scale_rewards: str = _setting("group", ["group", "batch", "none"], spelt=True, does=
-        "what advantages are divided by: the standard deviation of the group, that of the "
-        "batch, or nothing")
+        "divide advantages by the standard deviation of the group, that of the batch, or nothing")
     multi_objective_aggregation: str = _setting("sum_then_normalize", _ORDERS,
         "add the rewards and then normalise the sum, or (GDPO) normalise each and then add")
     importance_sampling_level: str = _setting("token", ["token", "sequence"],
@@ -180,16 +177,13 @@ class Preset:
     mask_truncated_completions: bool = _setting(False, _ANY,
         "leave cut-off completions out of the loss")
     num_iterations: int = _setting(1, _COUNT,
-        "updates on the same completions; with 1, and one round of sampling per update, every "
-        "ratio is 1")
+        "updates on the same completions; with 1 and one round per update, every ratio is 1")
     vllm_importance_sampling_correction: bool | None = _setting(None, _ANY,
-        "weight each token by the ratio of the policy's to vLLM's probability; None: "
-        "only if a 4-bit model is trained for 100 steps or more")
+        "weight tokens by the policy's probability / vLLM's; None: in 4 bits, from 100 steps on")
     # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
     # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting("token_truncate", _RATIOS,
-        "one ratio per token or per completion; above the cap, truncate lowers it to the cap, "
-        "and mask leaves the token or completion out of the loss")
+        "one ratio per token or completion; above the cap: lowered (truncate) or left out (mask)")
     vllm_importance_sampling_clip_max: float = _setting(2.0, (1e-6, 100.0),
         "the cap on the ratio of the policy's to vLLM's probability")
 
