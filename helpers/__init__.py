@@ -23,6 +23,7 @@ stand directly in `helpers/` serve every stage:
 - `tags`: the tags of a completion. `own_code`: a user's code. `processes`: that train together.
 - `printing`: of text that others wrote. `figures`: the palette, and how a figure is shown.
 
+Notebooks take names from here and from the stages, and of these modules `figures` and `templates`.
 Importing this package imports nothing heavy: no torch, no pandas. Each folder offers the names that
 notebooks use, and imports their modules when they are first used (see `door`).
 """

@@ -104,29 +104,47 @@ def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested
     assert shown == re.findall(rewards, tested, re.DOTALL) and len(shown) == 2
 
 
+def names_of_a_door(package: str) -> dict[str, str]:
+    """What a package of helpers gives to `door`: the names that each module offers."""
+    source = (PROJECT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
+    (door,) = [
+        call
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "door"
+    ]
+    return ast.literal_eval(door.args[1])
+
+
+STAGES = ("judging", "data", "rewards", "training", "metrics", "results", "agents", "laboratory")
+DOORS = ("helpers", *(f"helpers.{stage}" for stage in STAGES))
+# From `helpers`, notebooks also take the stages, two of the common modules, and the checkout.
+OFFERED = {("helpers", name) for name in (*STAGES, "figures", "templates", "PROJECT")}
+for door in DOORS:
+    for module, names in names_of_a_door(door).items():
+        OFFERED |= {(door, each.partition("=")[0]) for each in names.split() or [module]}
+
+
 @each_notebook
 def test_a_notebook_takes_what_it_needs_through_the_doors_of_helpers(path):
-    taken = [
-        node
-        for cell in cells(path)[1:]  # the first one is for Colab
-        for node in ast.walk(ast.parse(cell.source))
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("helpers")
-    ]
-    doors = {node.module for node in taken}
-    assert all((NOTEBOOKS.parent / door.replace(".", "/")).is_dir() for door in doors)
-    assert len(doors) <= 6 and sum(len(node.names) for node in taken) <= 14
+    source = "\n".join(cell.source for cell in cells(path)[1:])  # the first one is for Colab
+    nodes = list(ast.walk(ast.parse(source)))
+    plainly = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+    assert not [name for name in plainly if name.partition(".")[0] == "helpers"]
+
+    found = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    taken = {(node.module, one.name) for node in found for one in node.names}
+    taken = {(module, name) for module, name in taken if module.partition(".")[0] == "helpers"}
+    assert taken <= OFFERED
+    assert len({module for module, _ in taken}) <= 6 and len(taken) <= 14
 
 
 def test_each_name_of_a_door_is_there():
-    for folder in sorted(PROJECT.glob("helpers/**/__init__.py")):
-        name = ".".join(folder.parent.relative_to(PROJECT).parts)
-        package = importlib.import_module(name)
-        for call in ast.walk(ast.parse(folder.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "door":
-                for module, offered in ast.literal_eval(call.args[1]).items():
-                    assert module.startswith("helpers.") or getattr(package, module)
-                    for each in offered.split():
-                        assert getattr(package, each.partition("=")[0]) is not None, each
+    for door in DOORS:
+        package = importlib.import_module(door)
+        for module, offered in names_of_a_door(door).items():
+            assert module.startswith("helpers.") or getattr(package, module)
+            for each in offered.split():
+                assert getattr(package, each.partition("=")[0]) is not None, each
 
 
 # --- What a run leaves ----------------------------------------------------------------------------
