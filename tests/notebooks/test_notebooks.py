@@ -16,6 +16,7 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
+import helpers
 from helpers import PROJECT
 from helpers.commands.notebooks import NOTEBOOKS, defaults
 from helpers.rewards.correctness import correctness_reward
@@ -124,18 +125,38 @@ for door in DOORS:
         OFFERED |= {(door, each.partition("=")[0]) for each in names.split() or [module]}
 
 
+def taken_from_helpers(path) -> set[tuple[str, str]]:
+    """The names that a notebook imports, each with its package; "" for `import helpers…`."""
+    source = "\n".join(cell.source for cell in cells(path)[1:])  # the first one is for Colab
+    taken = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            taken |= {("", one.name) for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            taken |= {(node.module, one.name) for one in node.names}
+    return {pair for pair in taken if next(filter(None, pair)).partition(".")[0] == "helpers"}
+
+
 @each_notebook
 def test_a_notebook_takes_what_it_needs_through_the_doors_of_helpers(path):
-    source = "\n".join(cell.source for cell in cells(path)[1:])  # the first one is for Colab
-    nodes = list(ast.walk(ast.parse(source)))
-    plainly = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
-    assert not [name for name in plainly if name.partition(".")[0] == "helpers"]
-
-    found = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    taken = {(node.module, one.name) for node in found for one in node.names}
-    taken = {(module, name) for module, name in taken if module.partition(".")[0] == "helpers"}
+    taken = taken_from_helpers(path)
     assert taken <= OFFERED
     assert len({module for module, _ in taken}) <= 6 and len(taken) <= 14
+
+
+def test_the_table_of_helpers_names_the_notebooks_that_use_each_stage():
+    users = {stage: [] for stage in STAGES}
+    for path in PATHS:
+        words = {word for pair in taken_from_helpers(path) for word in ".".join(pair).split(".")}
+        for stage in words & users.keys():
+            users[stage].append(path.name[:2])
+    for stage, numbers in users.items():
+        _, row = helpers.__doc__.split(f"| `helpers/{stage}/` |")
+        said = row.split("|")[1]
+        for first, last in re.findall(r"(\d\d) to (\d\d)", said):
+            between = [f"{number:02}" for number in range(int(first), int(last) + 1)]
+            said = said.replace(f"{first} to {last}", ", ".join(between))
+        assert said.strip() == ", ".join(numbers), stage
 
 
 def test_each_name_of_a_door_is_there():
