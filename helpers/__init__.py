@@ -1,20 +1,19 @@
 """The code behind the notebooks: one folder per stage, which imports only from folders above it.
 
-| folder | what for | notebook | tests |
+| folder | what for | used by notebooks | tests |
 |---|---|---|---|
-| `helpers/judging/` | is an answer right? Usable alone. | | `tests/judging/` |
-| `helpers/data/` | data preparation | 01 | `tests/data/` |
-| `helpers/rewards/` | reward functions | 02 | `tests/rewards/` |
-| `helpers/training/` | GRPO training | 03 | `tests/training/` |
-| `helpers/metrics/` | training metrics | 04 | `tests/metrics/` |
-| `helpers/results/` | merge and inference | 05 | `tests/results/` |
-| `helpers/agents/` | agents in environments | 10 | `tests/agents/` |
-| `helpers/laboratory/` | does cheating pay? | 02, 07, 10 | `tests/laboratory/` |
+| `helpers/judging/` | is an answer right? Usable alone. | 09 | `tests/judging/` |
+| `helpers/data/` | 01, data preparation | 00, 01, 04 to 11 | `tests/data/` |
+| `helpers/rewards/` | 02, reward functions | 00, 02, 03, 05 to 09, 11 | `tests/rewards/` |
+| `helpers/training/` | 03, GRPO training | 00, 02 to 11 | `tests/training/` |
+| `helpers/metrics/` | 04, training metrics | 00, 03, 04, 07 to 11 | `tests/metrics/` |
+| `helpers/results/` | 05, merge and inference | 00, 05 to 11 | `tests/results/` |
+| `helpers/agents/` | 10, agents in environments | 10 | `tests/agents/` |
+| `helpers/laboratory/` | does cheating pay? | 02, 03, 07, 10 | `tests/laboratory/` |
 | `helpers/commands/` | `python -m helpers COMMAND` | | `tests/commands/` |
 | `helpers/pocket/` | the embedded models | | `tests/tools/` |
 
-The quickstart and the lessons, notebooks 00 and 06 to 11, take from all stages. The modules that
-stand directly in `helpers/` serve every stage:
+The modules that stand directly in `helpers/` serve every stage:
 
 - `environment`: this machine. `runs`: the run folder. `session`: how a notebook begins.
 - `parameters`: of notebooks, on a command line.
@@ -23,6 +22,7 @@ stand directly in `helpers/` serve every stage:
 - `tags`: the tags of a completion. `own_code`: a user's code. `processes`: that train together.
 - `printing`: of text that others wrote. `figures`: the palette, and how a figure is shown.
 
+Notebooks take names from here and from the stages, and of these modules `figures` and `templates`.
 Importing this package imports nothing heavy: no torch, no pandas. Each folder offers the names that
 notebooks use, and imports their modules when they are first used (see `door`).
 """

@@ -221,6 +221,14 @@ OF_A_PROCESS = (
     "gradient_accumulation_steps",
     "steps_per_generation",
 )
+# The settings that decide which library samples on a machine, and what that takes.
+OF_THE_ENGINE = (
+    "model",
+    "load_in_4bit",
+    "backend",
+    "engine",
+    "vllm_importance_sampling_correction",
+)
 
 
 def settings_in(names: dict, among: Iterable[str] = SETTINGS) -> dict:
@@ -238,8 +246,8 @@ def settle(
     sees: bool = False,
     **changes,
 ) -> Preset:
-    """Return the settings of a run in this process. Raise ValueError with every reason why they
-    cannot run.
+    """Return the settings of a run in this process. Raise one ValueError with a sentence for each
+    reason why they cannot run.
 
     start: a preset's name, "auto" for the one that fits this machine, or settings, as a `Preset` or
         as a manifest recorded them.
@@ -251,6 +259,10 @@ def settle(
 
     If the engine was left to the suite and vLLM cannot run, a sentence is printed and Transformers
     samples. Unsloth would fall back silently or raise.
+
+    Only three things are refused alone: an unknown preset, an impossible value that was recorded,
+    and a rule about a value that is itself refused. So if this machine cannot train the preset, or
+    one of OF_THE_ENGINE is refused, nothing that depends on the engine "auto" is judged.
     """
     # 1. where the settings start
     if start == "auto":
@@ -271,36 +283,49 @@ def settle(
         start = Preset(**{name: start.get(name, getattr(Preset, name, None)) for name in names})
 
     # 2. what the parameters change: those that are not None
-    for name in changes:
-        if name not in SETTINGS:
-            raise ValueError(f"{name!r} is not a setting. {did_you_mean(name, SETTINGS)}".strip())
+    refused = [
+        f"{name!r} is not a setting. {did_you_mean(name, SETTINGS)}".strip()
+        for name in changes
+        if name not in SETTINGS
+    ]
     changes = settings_in(changes)
     if small and start.name == "pocket":
         if changes.get("model", small["model"]) == small["model"]:
             changes = settings_in(small) | changes
         elif "learning_rate" not in changes:
-            raise ValueError(
+            refused.append(
                 f"the learning rate of preset 'pocket' would ruin {changes['model']!r}: use "
-                "preset='auto' on a GPU, or give a rate"
+                "preset='auto' on a GPU, or give a rate."
             )
-    settings = changed(start, changes)
+    settings, wrong = changed(start, changes)
+    if wrong.keys() - changes.keys():  # recorded, so there is nothing to judge the rest by
+        refuse(refused, wrong.values())
 
     # 3. this process's share of a step
-    settings = _share(settings, processes.count(), changes)
+    settings = _share(settings, processes.count(), changes, refused)
 
     # 4. this machine, and the model on it
     if machine:
-        settings = _fit(settings, machine, sees, changes)
+        obstacle = _obstacle(settings, machine)
+        if obstacle:
+            refused.append(obstacle)
+        elif wrong.keys().isdisjoint(OF_THE_ENGINE):
+            settings = _fit(settings, machine, sees, changes, refused)
 
     # 5. which values go together; a run that recorded a misfit did run, by the rules of its time
     allowed = misfits(start)
-    _refuse([sentence for sentence in misfits(settings) if sentence not in allowed])
+    unknown = {*wrong}
+    if machine and settings.engine == "auto":  # step 4 could not decide it
+        unknown.add("engine")
+    together = [sentence for sentence in misfits(settings, unknown) if sentence not in allowed]
+    refuse(refused, [*wrong.values(), *together])
     return settings
 
 
-def changed(start: Preset, changes: dict) -> Preset:
-    """Return the settings with these changes, none of which is None. Raise ValueError for each
-    value of a wrong type or out of its range; whether the values go together is not checked.
+def changed(start: Preset, changes: dict) -> tuple[Preset, dict[str, str]]:
+    """Return the settings with these changes, none of which is None, and by name a sentence for
+    each value of a wrong type or out of its range. Such a change is left out of the settings.
+    Whether the values go together is not checked.
     """
     # 1. A change can take another setting with it. A preset's numbers of rows and its examples
     # belong to its generated source, not to a file or a data set; and only Unsloth starts vLLM.
@@ -321,19 +346,21 @@ def changed(start: Preset, changes: dict) -> Preset:
 
     # 3. Check each value by itself.
     settings = replace(start, **values)
-    _refuse(problems(settings))
-    return settings
+    wrong = problems(settings)
+    return replace(settings, **{name: getattr(start, name) for name in wrong}), wrong
 
 
-def _refuse(sentences: list[str]) -> None:
-    """Raise ValueError with these sentences, if there are any."""
-    if sentences:
-        raise ValueError("these settings cannot run: " + " ".join(sentences))
+def refuse(reasons: list[str], of_values: Iterable[str]) -> None:
+    """Raise ValueError with all these sentences, if there are any: those about values first."""
+    if of_values:
+        reasons = ["these settings cannot run:", *of_values, *reasons]
+    if reasons:
+        raise ValueError(" ".join(reasons))
 
 
-def _share(settings: Preset, number: int, changes: dict) -> Preset:
-    """Return the settings of one of `number` processes. Raise ValueError if they cannot share a
-    step evenly.
+def _share(settings: Preset, number: int, changes: dict, refused: list[str]) -> Preset:
+    """Return the settings of one of `number` processes. If they cannot share a step evenly, add a
+    sentence to `refused`.
 
     Together, the processes sample as many completions as the settings say, so that curves stay
     comparable. But if a change gives one of OF_A_PROCESS, all three hold for each process.
@@ -352,12 +379,13 @@ def _share(settings: Preset, number: int, changes: dict) -> Preset:
     fewer = math.gcd(number, passes, passes_of_round)
     smaller = number // fewer
     if batch % smaller:
-        raise ValueError(
+        refused.append(
             f"{number} processes cannot share the {batch * passes} completions of a step "
             f"(per_device_train_batch_size={batch} x gradient_accumulation_steps={passes}) evenly: "
             "start a number that divides them, or say with these two settings what each process "
             "does."
         )
+        return settings
     return replace(
         settings,
         processes=number,
@@ -367,35 +395,41 @@ def _share(settings: Preset, number: int, changes: dict) -> Preset:
     )
 
 
-def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Preset:
-    """Return the settings on this machine. Raise ValueError if it cannot train them.
-
-    The engine becomes "vllm" or "transformers", and `vllm_importance_sampling_correction` is
-    decided.
-    """
-    # 1. whether the machine can train the preset
+def _obstacle(settings: Preset, machine: Machine) -> str | None:
+    """Return why the machine cannot train the preset, or None."""
     if machine.gpu is None and settings.needs_gb > 0:
-        raise ValueError(
+        return (
             f"preset {settings.name!r} needs an NVIDIA GPU with {settings.needs_gb:.0f} GB, but "
             "none is visible. Without a GPU, use `--preset pocket`, or `--preset smollm2` for a "
             "real language model: both run on a CPU."
         )
-    if obstacle := gpu_obstacle(machine):
-        raise ValueError(obstacle)
-    if settings.needs_gb > machine.gpu_memory_gb:
-        raise ValueError(
+    obstacle = gpu_obstacle(machine)
+    if obstacle is None and settings.needs_gb > machine.gpu_memory_gb:
+        return (
             f"preset {settings.name!r} is meant for a card of {settings.needs_gb:.0f} GB; "
             f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. `--preset auto` picks one that "
             "fits."
         )
+    return obstacle
+
+
+def _fit(
+    settings: Preset, machine: Machine, sees: bool, changes: dict, refused: list[str]
+) -> Preset:
+    """Return the settings on this machine; what it cannot do is added to `refused`.
+
+    The engine becomes "vllm" or "transformers", and `vllm_importance_sampling_correction` is
+    decided.
+    """
+    # 1. whether the machine can compute with the adapters
     if machine.only_fp16 and settings.backend == "transformers" and settings.load_in_4bit:
-        raise ValueError(
+        refused.append(
             "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
             f"{machine.gpu} does not support: use backend='unsloth', or load_in_4bit=False."
         )
 
     # 2. which library samples
-    engine = _engine(settings, machine, sees)
+    engine = _engine(settings, machine, sees, refused)
 
     # 3. whether to correct vLLM's probabilities: by default only in a long run with 4-bit weights
     corrects = settings.vllm_importance_sampling_correction
@@ -403,7 +437,7 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
         if corrects is None and settings.load_in_4bit and settings.max_steps >= 100:
             corrects = True
     elif corrects and "vllm_importance_sampling_correction" in changes:
-        raise ValueError(
+        refused.append(
             "vllm_importance_sampling_correction=True needs vLLM on a GPU; leave it out here."
         )
     elif corrects:
@@ -418,9 +452,9 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
     )
 
 
-def _engine(settings: Preset, machine: Machine, sees: bool) -> str:
-    """Return which library samples on this machine, "vllm" or "transformers". Print a sentence if
-    vLLM was to sample, and cannot; raise ValueError if it was asked for and is not there.
+def _engine(settings: Preset, machine: Machine, sees: bool, refused: list[str]) -> str:
+    """Return which library samples on this machine, "vllm" or "transformers". If vLLM was to
+    sample, and cannot, print a sentence; if it was asked for, add one to `refused`.
     """
     if settings.engine == "transformers" or (settings.engine == "auto" and not machine.gpu):
         return "transformers"
@@ -431,7 +465,8 @@ def _engine(settings: Preset, machine: Machine, sees: bool) -> str:
         install = ""
         if obstacle == "vLLM is not installed":
             install = ", or install it: python -m helpers install"
-        raise ValueError(f"engine='vllm': {obstacle}. Use engine='transformers'{install}.")
+        refused.append(f"engine='vllm': {obstacle}. Use engine='transformers'{install}.")
+        return "vllm"
     if obstacle:
         print(
             f"{obstacle}: sampling goes through Transformers, which is slower "

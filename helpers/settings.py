@@ -10,7 +10,7 @@ import difflib
 import importlib.util
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -114,8 +114,7 @@ class Preset:
     load_in_4bit: bool = _of_01(True, _ANY, to="from_pretrained", spelt=True, does=
         "quantise the frozen weights to 4 bits")
     backend: str = _unpassed("unsloth", ["unsloth", "transformers"], of=("01", "03"), does=
-        "the training library; transformers: Transformers, PEFT and TRL (on a CPU, Unsloth is "
-        "still imported, for a patch)")
+        "the training library; transformers: PEFT and TRL alone (a CPU needs Unsloth's patch)")
     engine: str = _unpassed("auto", ["auto", "transformers", "vllm"], of=_both, does=
         "the library that samples; auto: vLLM on a GPU that supports it, else Transformers")
     gpu_memory_utilization: float = _of_01(0.6, (0.05, 1.0), to="from_pretrained", does=
@@ -168,11 +167,9 @@ class Preset:
     epsilon: float = _setting(0.2, (1e-6, 1.0),
         "where the advantage is negative, clip the ratio of new to old probability at 1 - epsilon")
     epsilon_high: float = _setting(0.2, (1e-6, 100.0),
-        "where the advantage is positive, clip the ratio of new to old probability at "
-        "1 + epsilon_high; with cispo, the largest ratio")
+        "where the advantage is positive, clip the ratio at 1 + this; in cispo, the largest ratio")
     scale_rewards: str = _setting("group", ["group", "batch", "none"], spelt=True, does=
-        "what advantages are divided by: the standard deviation of the group, that of the "
-        "batch, or nothing")
+        "divide advantages by the standard deviation of the group, that of the batch, or nothing")
     multi_objective_aggregation: str = _setting("sum_then_normalize", _ORDERS,
         "add the rewards and then normalise the sum, or (GDPO) normalise each and then add")
     importance_sampling_level: str = _setting("token", ["token", "sequence"],
@@ -180,16 +177,13 @@ class Preset:
     mask_truncated_completions: bool = _setting(False, _ANY,
         "leave cut-off completions out of the loss")
     num_iterations: int = _setting(1, _COUNT,
-        "updates on the same completions; with 1, and one round of sampling per update, every "
-        "ratio is 1")
+        "updates on the same completions; with 1 and one round per update, every ratio is 1")
     vllm_importance_sampling_correction: bool | None = _setting(None, _ANY,
-        "weight each token by the ratio of the policy's to vLLM's probability; None: "
-        "only if a 4-bit model is trained for 100 steps or more")
+        "weight tokens by the policy's probability / vLLM's; None: in 4 bits, from 100 steps on")
     # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
     # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting("token_truncate", _RATIOS,
-        "one ratio per token or per completion; above the cap, truncate lowers it to the cap, "
-        "and mask leaves the token or completion out of the loss")
+        "one ratio per token or completion; above the cap: lowered (truncate) or left out (mask)")
     vllm_importance_sampling_clip_max: float = _setting(2.0, (1e-6, 100.0),
         "the cap on the ratio of the policy's to vLLM's probability")
 
@@ -307,12 +301,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 # --- What they may be -----------------------------------------------------------------------------
 
 
-def problems(preset: Any) -> list[str]:
-    """Return a sentence for each setting that is impossible whatever the others are: first those of
-    a wrong type, and if there are none those outside their range.
+def problems(preset: Any) -> dict[str, str]:
+    """Return by name a sentence for each setting that is impossible whatever the others are: first
+    those of a wrong type, then those outside their range.
     """
     # 1. The types.
-    sentences = []
+    sentences = {}
     for setting in fields(preset):
         value = getattr(preset, setting.name)
         if isinstance(value, bool):  # Python's bool is an int, too
@@ -322,20 +316,19 @@ def problems(preset: Any) -> list[str]:
         else:
             fits = isinstance(value, setting.type)
         if value == "":
-            sentences.append(f"{setting.name}='' is empty.")
+            sentences[setting.name] = f"{setting.name}='' is empty."
         elif not fits:
             type_name = getattr(setting.type, "__name__", setting.type)
-            sentences.append(f"{setting.name}={value!r} is not of type {type_name}.")
-    if sentences:
-        return sentences
+            sentences[setting.name] = f"{setting.name}={value!r} is not of type {type_name}."
 
-    # 2. The ranges.
-    if not all(isinstance(text, str) and text for text in preset.stop or ()):
-        sentences.append(f"stop={preset.stop!r} must be a text or a list of texts, none empty.")
+    # 2. The ranges, of values whose type is right.
+    texts = [] if "stop" in sentences else preset.stop or []
+    if not all(isinstance(text, str) and text for text in texts):
+        sentences["stop"] = f"stop={preset.stop!r} must be a text or a list of texts, none empty."
     for name, setting in SETTINGS.items():
         value = getattr(preset, name)
         may_be = setting.metadata["may_be"]
-        if may_be is None or value is None:
+        if may_be is None or value is None or name in sentences:
             continue
         if isinstance(may_be, list):
             fits = value in may_be
@@ -343,7 +336,7 @@ def problems(preset: Any) -> list[str]:
             least, most = may_be
             fits = least <= value <= most  # False for nan, too
         if not fits:
-            sentences.append(f"{name}={value!r} must be {possible_values(setting)}.")
+            sentences[name] = f"{name}={value!r} must be {possible_values(setting)}."
     return sentences
 
 
@@ -361,10 +354,12 @@ def possible_values(setting: Field) -> str:
     return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
 
 
-def misfits(preset: Any) -> list[str]:
+def misfits(preset: Any, unknown: Set[str] = frozenset()) -> list[str]:
     """Return a sentence for each combination of values that cannot run, or that would silently
     compute something else. What a loss ignores was read in GRPOTrainer._compute_loss of TRL 1.15,
     which does not warn.
+
+    unknown: settings whose values are not known yet. No rule that binds one of them is judged.
     """
     loss = preset.loss_type
     of_loss = f"loss_type={loss!r}"
@@ -381,10 +376,11 @@ def misfits(preset: Any) -> list[str]:
     for name, by in ignored_by.items():
         value = getattr(preset, name)
         default = SETTINGS[name].default
-        if value != default:
+        if value != default and unknown.isdisjoint([name, by.partition("=")[0]]):
             sentences.append(f"{name}={value!r} would be ignored by {by}; leave it at {default!r}.")
 
-    # 2. All other combinations: whether a preset has it, and what to say of it.
+    # 2. All other combinations: the settings that one binds, whether a preset has it, and what to
+    # say of it.
     by_sequence = preset.importance_sampling_level == "sequence"
     corrects = preset.vllm_importance_sampling_correction is not False
     mode = preset.vllm_importance_sampling_mode
@@ -397,48 +393,58 @@ def misfits(preset: Any) -> list[str]:
     combinations = [
         # settings that a loss needs or excludes
         (
+            "loss_type epsilon_high",
             loss == "cispo" and preset.epsilon_high < 1,
             f"epsilon_high={preset.epsilon_high}: {of_loss} clips the ratio at epsilon_high "
             "itself, so always below 1; set epsilon_high=5.0 (ScaleRL), for example.",
         ),
         (
+            "loss_type scale_rewards",
             loss == "dr_grpo" and preset.scale_rewards == "group",
             f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
             "GPU only; set scale_rewards='none'.",
         ),
         (
+            "loss_type importance_sampling_level",
             loss == "luspo" and not by_sequence,
             f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
             "'sequence'.",
         ),
         (
+            "loss_type importance_sampling_level",
             loss == "vespo" and by_sequence,
             f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
             "already, and only the KL would change; leave it at 'token'.",
         ),
         (
+            "loss_type importance_sampling_level",
             loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
             f"importance_sampling_level='sequence': with {of_loss} a completion would be weighted "
             "by its length; GSPO is loss_type='grpo'.",
         ),
         (
+            "loss_type vllm_importance_sampling_correction vllm_importance_sampling_mode",
             loss == "vespo" and corrects and mode.startswith("sequence"),
             f"vllm_importance_sampling_mode={mode!r}: {of_loss} uses a ratio per token; leave it "
             "at 'token_truncate'.",
         ),
         # sizes
         (
+            "num_generations per_device_train_batch_size gradient_accumulation_steps "
+            "steps_per_generation",
             preset.completions_per_round % preset.num_generations > 0,
             f"{processes}per_device_train_batch_size x {passes} = {preset.completions_per_round} "
             f"completions are not whole groups of num_generations={preset.num_generations}; "
             "make the product a multiple of it.",
         ),
         (
+            "max_seq_length max_prompt_length max_completion_length",
             preset.context < needed,
             f"max_seq_length={preset.max_seq_length} is less than max_prompt_length + "
             f"max_completion_length = {needed}; raise it, or leave it out.",
         ),
         (
+            "warmup_steps max_steps",
             preset.warmup_steps >= max(2, preset.max_steps),
             f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
             "the learning rate would never be reached. Below 1 it is a fraction of the steps.",
@@ -446,17 +452,23 @@ def misfits(preset: Any) -> list[str]:
         # vLLM replaces a temperature below 0.01 by 0.01 without a warning (vllm/sampling_params.py,
         # vLLM 0.31)
         (
+            "engine temperature",
             preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2,
             f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
             "engine='transformers' for another.",
         ),
         (
+            "engine backend",
             preset.engine == "vllm" and preset.backend != "unsloth",
             "engine='vllm' needs backend='unsloth', which builds the engine; with "
             "backend='transformers', leave it out.",
         ),
     ]
-    return sentences + [sentence for has_it, sentence in combinations if has_it]
+    return sentences + [
+        sentence
+        for names, has_it, sentence in combinations
+        if has_it and unknown.isdisjoint(names.split())
+    ]
 
 
 # --- Parameters beside the settings ---------------------------------------------------------------

@@ -9,8 +9,15 @@ from transformers import get_scheduler
 
 from helpers import PROJECT, presets
 from helpers.environment import Machine
-from helpers.presets import PRESETS, pick, settings_in, settle
-from helpers.settings import SETTINGS, Preset, grpo_keywords, settings_of
+from helpers.presets import PRESETS, changed, pick, settings_in, settle
+from helpers.settings import (
+    SETTINGS,
+    Preset,
+    grpo_keywords,
+    misfits,
+    problems,
+    settings_of,
+)
 from helpers.templates import template_options
 from tools.settings import table
 
@@ -343,6 +350,91 @@ REFUSED = [
 def test_impossible_settings_are_named(changes, said):
     with pytest.raises(ValueError, match=f"these settings cannot run:.*{said}"):
         settle(POCKET, **changes)
+
+
+RATE = {"small": {"model": "pocket-functions"}, "model": "org/other"}  # and no learning rate
+NO_VLLM = "engine='vllm': vLLM needs an NVIDIA GPU"
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "said"),
+    [
+        (
+            "pocket",
+            {"max_step": 3, "bta": 1},
+            ["'max_step' is not a setting", "'bta' is not a sett"],
+        ),
+        (
+            "pocket",
+            {"max_step": 3, "beta": -1.0},
+            ["'max_step' is not", "beta=-1.0 must be between"],
+        ),
+        (
+            "pocket",
+            {"max_steps": "10", "beta": -1.0},
+            ["max_steps='10' is not of type", "beta=-1.0"],
+        ),
+        (
+            "pocket",
+            {"beta": -1.0, "num_generations": 7},
+            ["beta=-1.0", "not whole groups of num_gen"],
+        ),
+        (
+            "pocket",
+            {"stop": [""], "warmup_steps": 32},
+            ["stop=['']", "warmup_steps=32 is not less"],
+        ),
+        ("pocket", {"bta": 1, "warmup_steps": 32}, ["'bta' is not", "warmup_steps=32 is not less"]),
+        ("pocket", {"bta": 1} | RATE, ["'bta' is not a setting", "or give a rate."]),
+        ("pocket", {"max_steps": 0} | RATE, ["max_steps=0 must be", "would ruin 'org/other'"]),
+        ("l4", {"beta": -1.0}, ["beta=-1.0", "'l4' needs an NVIDIA GPU"]),
+        ("l4", {"warmup_steps": 300}, ["warmup_steps=300 is not less", "'l4' needs an NVIDIA GPU"]),
+        ("pocket", {"beta": -1.0, "engine": "vllm"}, ["beta=-1.0", NO_VLLM]),
+        ("pocket", {"temperature": 3, "engine": "vllm"}, ["temperature=3: vLLM samples", NO_VLLM]),
+        ("pocket", {"engine": "vllm"} | PLAIN, ["engine='vllm' needs backend='unsloth'", NO_VLLM]),
+        ("pocket", {"bta": 1} | CORRECTING, ["'bta' is not a setting", "needs vLLM on a GPU"]),
+    ],
+)
+def test_faults_of_several_kinds_are_named_in_one_error(preset, given, said):
+    with pytest.raises(ValueError) as error:
+        settle(preset, machine(), **given)
+    message = str(error.value)
+    assert all(part in message for part in said)
+    # a sentence each; those about values follow the one announcement
+    of_values = message.startswith("these settings cannot run: ")
+    assert message.count("these settings cannot run") == of_values
+
+
+@pytest.mark.parametrize(
+    ("given", "unsaid"),
+    [
+        # with the preset's 8 per group, 12 completions would not be whole groups
+        ({"num_generations": 0} | sizes(12, 1, None), "whole groups"),
+        # with the preset's None, a round would have 4 completions
+        (sizes(4, 1, 0), "whole groups"),
+        ({"warmup_steps": 32, "max_steps": "64"}, "is not less than"),
+        ({"engine": "sglang"} | CORRECTING, "needs vLLM"),
+        ({"engine": "auto", "model": "", "temperature": 0.005}, "vLLM samples"),
+    ],
+)
+def test_a_rule_about_a_refused_value_is_not_judged(given, unsaid):
+    with pytest.raises(ValueError) as error:
+        settle(POCKET, machine(), **given)
+    assert unsaid not in str(error.value)
+
+
+def test_a_rule_is_judged_only_if_it_holds_whatever_the_unknown_setting_is():
+    tried = [0, 1, 2, 3, 5, 8, 32, 64, 0.2, 5.0, None, False, True]
+    for setting in SETTINGS.values():
+        if isinstance(setting.metadata["may_be"], list):
+            tried += setting.metadata["may_be"]
+    for changes, _ in REFUSED:
+        settings, wrong = changed(POCKET, changes)
+        found = [] if wrong else misfits(settings)
+        for name in SETTINGS if found else ():
+            judged = misfits(settings, {name})
+            others = [replace(settings, **{name: value}) for value in tried]
+            assert all(set(judged) <= {*misfits(other)} for other in others if not problems(other))
 
 
 TAKEN = [

@@ -108,7 +108,8 @@ def check_call(
     if not start:
         # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
         # Types and ranges are the same for every preset.
-        presets.changed(presets.PRESETS["pocket"], changes)
+        _, wrong = presets.changed(presets.PRESETS["pocket"], changes)
+        presets.refuse([], wrong.values())
         return None
 
     # 3. Only notebooks that load a model need a machine for it; 02 may read completions instead.

@@ -2,7 +2,7 @@
 
 In: a built-in generator, a CSV, JSON or Parquet file, or a hub dataset.
 Out: `data/train.parquet`, `data/holdout.parquet` and `data_report.json` in the run folder.
-Used by notebook 01, and by notebook 07 for your own task. Start reading at `tasks.load_task`.
+Used by every notebook but 02 and 03, which read these files. Start reading at `tasks.load_task`.
 """
 
 from helpers import door

@@ -150,18 +150,10 @@ def load_task(
         "tags": tags.spec,
         "system_prompt": system,
         "fingerprint": fingerprint(example_rows + table_rows),
-        "notes": _notes(account, table_rows, example_rows, tags, system),
+        "notes": _notes(
+            account, table_rows, example_rows, tags, system, count_tokens, max_completion_tokens
+        ),
     }
-    # a policy that copies an example needs room for its reasoning, and for the end token
-    if count_tokens and max_completion_tokens is not None and example_rows:
-        lengths = [count_tokens(example["answer"]) + 1 for example in example_rows]
-        too_long = [length for length in lengths if length > max_completion_tokens]
-        if too_long:
-            report["notes"].append(
-                f"worked examples longer than max_completion_length={max_completion_tokens}: "
-                f"{len(too_long)} of {len(lengths)}. A policy that follows them is cut off before "
-                f"its answer: set max_completion_length to {max(lengths)} or more."
-            )
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
     return Task(
@@ -200,12 +192,19 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
 
 
 def _notes(
-    account: Account, rows: list[dict], example_rows: list[dict], tags: TagFormat, system: str
+    account: Account,
+    rows: list[dict],
+    example_rows: list[dict],
+    tags: TagFormat,
+    system: str,
+    count_tokens: Callable[[list[dict] | str], int] | None,
+    max_completion_tokens: int | None,
 ) -> list[str]:
     """Return the notes of the report. Each step below looks for one thing that a user should know.
 
     rows, example_rows: each with `question` and `answer`.
     system: the system prompt.
+    count_tokens, max_completion_tokens: as for `load_task`.
     """
     notes = []
     # 1. the formats in which questions and answers were found
@@ -261,6 +260,18 @@ def _notes(
             f"system messages of the data that are not used: {len(unused):,}, such as "
             f"{shorten(unused[0])!r}. The prompts have this run's; system_prompt=… replaces it."
         )
+
+    # 7. worked examples that are too long: a policy that copies one needs room for its reasoning,
+    # and for the end token
+    if count_tokens and max_completion_tokens is not None:
+        lengths = [count_tokens(example["answer"]) + 1 for example in example_rows]
+        too_long = [length for length in lengths if length > max_completion_tokens]
+        if too_long:
+            notes.append(
+                f"worked examples longer than max_completion_length={max_completion_tokens}: "
+                f"{len(too_long)} of {len(lengths)}. A policy that follows them is cut off before "
+                f"its answer: set max_completion_length to {max(lengths)} or more."
+            )
     return notes
 
 

@@ -2,8 +2,8 @@
 
 In: texts that a policy wrote, beside the row's answer or the row's tests. Out: right or wrong from
 `answers`, the outcomes of programs in a sandbox from `programs`; `workers` are processes that can
-be killed. Used by the rewards and the laboratory. README.md says how to use it alone, what it
-covers and what it does not.
+be killed. Used by notebook 09, and by every stage but `metrics` and `agents`. README.md says how to
+use it alone, what it covers and what it does not.
 """
 
 from helpers import door

@@ -2,8 +2,8 @@
 
 In: rewards with their weights and rows of data, or an environment. Out: from `measures.Lab`, what
 honest answers and `attacks` earn, and a verdict, go or no go, with its reasons; from
-`environments.attack`, the same for an environment and its `players`. Used by notebooks 02, 07 and
-10, and by the command `check-rewards`. README.md says how to use it from a script.
+`environments.attack`, the same for an environment and its `players`. Used by notebooks 02, 03,
+07 and 10, and by the command `check-rewards`. README.md says how to use it from a script.
 """
 
 from helpers import door

@@ -1,8 +1,8 @@
 """Stage 05, merge and inference: evaluate the policy, and merge it into its base model.
 
 In: `adapter/`, the holdout and the settings of a run. Out: `evaluation.json`,
-`comparison.json`, and `merged/` with its model card. Used by notebook 05 and the lessons that
-measure a policy, and by commands such as `generate` and `report`.
+`comparison.json`, and `merged/` with its model card. Used by notebooks 00 and 05 to 11, and by
+commands such as `generate` and `report`.
 """
 
 from helpers import door

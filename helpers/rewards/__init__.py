@@ -2,10 +2,10 @@
 
 In: `completions` and the data's columns, lists with one entry per completion; this is TRL's
 signature. Out: a list of scores, None for a row that cannot be judged; and `reward_report.json`
-from the laboratory, which attacks rewards before training. Used by notebook 02, and by
-every notebook that trains or measures. Bind options with functools.partial, such as
-`partial(format_reward, tags=TagFormat("reasoning", "answer"))`. Importing this package imports none
-of its modules, so a sandbox or a judge is loaded only when it is used.
+from the laboratory, which attacks rewards before training. Used by every notebook but 01, 04 and
+10. Bind options with functools.partial, such as `partial(format_reward, tags=TagFormat("reasoning",
+"answer"))`. Importing this package imports none of its modules, so a sandbox or a judge is loaded
+only when it is used.
 """
 
 from helpers import door

@@ -5,19 +5,19 @@
     stop = EarlyStopping(history, diagnose, Signals, patience=16)
     trainer = GRPOTrainer(…, callbacks=[history, watch, stop])
 
-`watch` and `stop` read the rows of `history`, which therefore comes first.
+`watch` and `stop` read the rows of `history`, which therefore comes first; a list in another order
+is refused when training begins.
 """
 
 import time
 from collections.abc import Callable
 
 import pandas as pd
-from transformers import TrainerCallback
 
 from helpers import processes
 from helpers.environment import kernel
 from helpers.figures import view
-from helpers.training.checkpoints import History
+from helpers.training.checkpoints import AfterHistory, History
 
 # From a history to findings, each with a `rule` and a `severity`. The rules are those of stage 04.
 Diagnose = Callable[[pd.DataFrame], list]
@@ -33,7 +33,7 @@ _IN_A_LINE = (
 _REDRAW = 2.0  # seconds between two drawings, each of which takes about half a second
 
 
-class Watch(TrainerCallback):
+class Watch(AfterHistory):
     """Show the progress of a training run.
 
     - In a notebook with a person watching: a figure that is redrawn in place.
@@ -116,7 +116,7 @@ class Watch(TrainerCallback):
             self.handle.update(bundle, raw=True)
 
 
-class EarlyStopping(TrainerCallback):
+class EarlyStopping(AfterHistory):
     """Save a checkpoint and stop training once the held-out score stalls, or a critical finding
     persists, for `patience` steps.
 

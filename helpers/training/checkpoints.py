@@ -250,6 +250,8 @@ class History(TrainerCallback):
         dropped, because those steps are repeated.
     """
 
+    begun_in = None  # Trainer's state in the last training run that began with a History
+
     def __init__(self, run: Run, resumed_from: Path | None = None):
         self.path = run.path(f"checkpoints/{_HISTORY}")
         self.resumed_from = resumed_from
@@ -266,6 +268,7 @@ class History(TrainerCallback):
         adapters in subfolders, so the trained adapter would restart from zeros with the old
         optimizer state.
         """
+        History.begun_in = state
         if self.resumed_from:
             load_adapter(model, self.resumed_from)
 
@@ -293,6 +296,30 @@ class History(TrainerCallback):
         if processes.is_first():
             with atomic_write(self.path) as temporary:
                 pd.DataFrame(self.rows).to_csv(temporary, index=False)
+
+
+class BeforeHistory(TrainerCallback):
+    """A callback that changes what is logged. Among the callbacks, it comes before `History`."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Raise ValueError if it comes later."""
+        if History.begun_in is state:
+            raise ValueError(
+                f"put {type(self).__name__} before History in the trainer's list of callbacks: it "
+                "changes what History records."
+            )
+
+
+class AfterHistory(TrainerCallback):
+    """A callback that reads the rows of `History`. Among the callbacks, it comes after it."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Raise ValueError if it comes earlier, or if there is no `History`."""
+        if History.begun_in is not state:
+            raise ValueError(
+                f"put its History before {type(self).__name__} in the trainer's list of callbacks: "
+                f"{type(self).__name__} reads its rows."
+            )
 
 
 def load_adapter(model, folder: Path) -> None:

@@ -14,12 +14,12 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 from torch import nn
-from transformers import TrainerCallback
 
 from helpers import processes
 from helpers.rewards.common import is_own, reward_name
 from helpers.rewards.faults import Fault, checked_scores, is_async
 from helpers.runs import Run
+from helpers.training.checkpoints import BeforeHistory
 
 _FAULTS = "reward_faults.jsonl"
 _MOST_FAULTS = 0.01  # training stops if a larger share of a reward's completions failed
@@ -36,7 +36,7 @@ class RewardError(RuntimeError):
     """A reward failed on more than 1% of the completions. Training stopped after a checkpoint."""
 
 
-class GuardedRewards(TrainerCallback):
+class GuardedRewards(BeforeHistory):
     """The rewards of a run, guarded against errors, and the callback that counts their faults.
 
     Pass `functions` to GRPOTrainer as reward_funcs, and the object itself as a callback. If a

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import torch
-from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
 from helpers.templates import render
 from helpers.training import sampling
+from helpers.training.checkpoints import BeforeHistory
 
 
 def image_token_ban(processor, engine: str = "transformers") -> dict:
@@ -76,7 +76,7 @@ def sample(
     return completions
 
 
-class Looking(TrainerCallback):
+class Looking(BeforeHistory):
     """A callback that shows during training whether the policy looks at its pictures. It logs the
     holdout accuracy with pictures (`holdout/sighted`) and without (`holdout/blind`).
 

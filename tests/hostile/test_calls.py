@@ -54,6 +54,16 @@ COMMANDS = [
     # the preset is not known here: no notebook has prepared the run, or 07 chooses it by the source
     (["run", "--only", "03", "-p", "max_steps=four"], "max_steps='four' is not of type int"),
     (["run", "--only", "03", "-p", "beta=-1"], "beta=-1 must be between 0 and 100"),
+    # two faults of different kinds
+    (
+        ["run", "--only", "03", "-p", "max_steps=four", "-p", "beta=-1"],
+        "max_steps='four' is not of type int. beta=-1 must be between 0 and 100.",
+    ),
+    (
+        [*RUN, "-p", "max_steps=0", "-p", "num_generations=7"],
+        "max_steps=0 must be at least 1. per_device_train_batch_size x gradient_accumulation_steps",
+    ),
+    (["doctor", "-p", "lora_rnk=5", "-p", "beta=-1"], "100. 'lora_rnk' is not a setting. Did you"),
     (["run", "--only", "07", "-p", "max_steps=0"], "max_steps=0 must be at least 1"),
     (["run", "--only", "00", "--preset", "l4"], "preset 'l4' needs an NVIDIA GPU"),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),

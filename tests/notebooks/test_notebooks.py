@@ -15,6 +15,7 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
+import helpers
 from helpers import PROJECT
 from helpers.commands.notebooks import NOTEBOOKS, defaults
 from helpers.rewards.correctness import correctness_reward
@@ -107,29 +108,67 @@ def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested
     assert shown == re.findall(rewards, tested, re.DOTALL) and len(shown) == 2
 
 
+def names_of_a_door(package: str) -> dict[str, str]:
+    """What a package of helpers gives to `door`: the names that each module offers."""
+    source = (PROJECT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
+    (door,) = [
+        call
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "door"
+    ]
+    return ast.literal_eval(door.args[1])
+
+
+STAGES = ("judging", "data", "rewards", "training", "metrics", "results", "agents", "laboratory")
+DOORS = ("helpers", *(f"helpers.{stage}" for stage in STAGES))
+# From `helpers`, notebooks also take the stages, two of the common modules, and the checkout.
+OFFERED = {("helpers", name) for name in (*STAGES, "figures", "templates", "PROJECT")}
+for door in DOORS:
+    for module, names in names_of_a_door(door).items():
+        OFFERED |= {(door, each.partition("=")[0]) for each in names.split() or [module]}
+
+
+def taken_from_helpers(path) -> set[tuple[str, str]]:
+    """The names that a notebook imports, each with its package; "" for `import helpers…`."""
+    source = "\n".join(cell.source for cell in cells(path)[1:])  # the first one is for Colab
+    taken = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            taken |= {("", one.name) for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            taken |= {(node.module, one.name) for one in node.names}
+    return {pair for pair in taken if next(filter(None, pair)).partition(".")[0] == "helpers"}
+
+
 @each_notebook
 def test_a_notebook_takes_what_it_needs_through_the_doors_of_helpers(path):
-    taken = [
-        node
-        for cell in cells(path)[1:]  # the first one is for Colab
-        for node in ast.walk(ast.parse(cell.source))
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("helpers")
-    ]
-    doors = {node.module for node in taken}
-    assert all((NOTEBOOKS.parent / door.replace(".", "/")).is_dir() for door in doors)
-    assert len(doors) <= 6 and sum(len(node.names) for node in taken) <= 14
+    taken = taken_from_helpers(path)
+    assert taken <= OFFERED
+    assert len({module for module, _ in taken}) <= 6 and len(taken) <= 14
+
+
+def test_the_table_of_helpers_names_the_notebooks_that_use_each_stage():
+    users = {stage: [] for stage in STAGES}
+    for path in PATHS:
+        words = {word for pair in taken_from_helpers(path) for word in ".".join(pair).split(".")}
+        for stage in words & users.keys():
+            users[stage].append(path.name[:2])
+    for stage, numbers in users.items():
+        _, row = helpers.__doc__.split(f"| `helpers/{stage}/` |")
+        said = row.split("|")[1]
+        for first, last in re.findall(r"(\d\d) to (\d\d)", said):
+            between = [f"{number:02}" for number in range(int(first), int(last) + 1)]
+            said = said.replace(f"{first} to {last}", ", ".join(between))
+        assert said.strip() == ", ".join(numbers), stage
 
 
 def test_each_name_of_a_door_is_there():
-    for folder in sorted(PROJECT.glob("helpers/**/__init__.py")):
-        name = ".".join(folder.parent.relative_to(PROJECT).parts)
-        package = importlib.import_module(name)
-        for call in ast.walk(ast.parse(folder.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "door":
-                for module, offered in ast.literal_eval(call.args[1]).items():
-                    assert module.startswith("helpers.") or getattr(package, module)
-                    for each in offered.split():
-                        assert getattr(package, each.partition("=")[0]) is not None, each
+    for door in DOORS:
+        package = importlib.import_module(door)
+        for module, offered in names_of_a_door(door).items():
+            assert module.startswith("helpers.") or getattr(package, module)
+            for each in offered.split():
+                assert getattr(package, each.partition("=")[0]) is not None, each
 
 
 # --- What a run leaves ----------------------------------------------------------------------------

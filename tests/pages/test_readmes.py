@@ -12,17 +12,25 @@ import pytest
 
 from helpers import PROJECT
 
-NO_TORCH = "import sys\nsys.modules |= dict.fromkeys(['torch', 'transformers', 'trl', 'unsloth'])\n"
 TRIED = """
 texts = ["So.\\nAnswer: 1/2", "**Answer:** 0.5", "Answer: 0.4", "1/2", "Answer: 4. Answer: 0.5"]
 said = [[{"role": "assistant", "content": text}] for text in texts]
 assert correctness(said, answer=[0.5] * 5) == [1.0, 1.0, 0.0, 0.0, 0.0]
 assert passed == [True, True]
 """
+TORCH = ["torch", "trl", "unsloth"]
 
 
-@pytest.mark.parametrize(("folder", "then"), [("judging", TRIED), ("laboratory", "")])
-def test_the_lines_run_with_what_the_page_names(folder, then, tmp_path):
+# Of a page: which of its blocks are one script, the packages that it does without, and what follows.
+@pytest.mark.parametrize(
+    ("folder", "blocks", "without", "then"),
+    [
+        ("judging", slice(None), [*TORCH, "transformers"], TRIED),
+        ("laboratory", slice(0, 1), [*TORCH, "transformers", "pydantic_monty", "httpx"], ""),
+        ("laboratory", slice(1, None), [*TORCH, "pydantic_monty"], ""),
+    ],
+)
+def test_the_lines_run_with_what_the_page_names(folder, blocks, without, then, tmp_path):
     page = (PROJECT / "helpers" / folder / "README.md").read_text(encoding="utf-8")
     alone = tmp_path / "helpers"
     before_first_heading = page.partition("\n## ")[0]
@@ -36,8 +44,10 @@ def test_the_lines_run_with_what_the_page_names(folder, then, tmp_path):
         else:
             shutil.copy(source, target)
 
-    lines = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
-    (tmp_path / "script.py").write_text(NO_TORCH + lines + then, encoding="utf-8")
+    missing = f"import sys\nsys.modules |= dict.fromkeys({without})\n"
+    written = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[blocks]
+    lines = "\n".join(written)
+    (tmp_path / "script.py").write_text(missing + lines + then, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-P", "script.py"],
         cwd=tmp_path,
@@ -46,8 +56,9 @@ def test_the_lines_run_with_what_the_page_names(folder, then, tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    for said in re.findall(r"print\(.*#\s(.*?), …$", lines, re.MULTILINE):
-        assert said in done.stdout
+    promised = re.findall(r"\)  # (.*?), …$", lines, re.MULTILINE)
+    assert len(promised) == lines.count("print(")
+    assert all(said in done.stdout for said in promised)
 
 
 @pytest.mark.slow

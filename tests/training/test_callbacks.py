@@ -16,6 +16,8 @@ from helpers.runs import Run
 from helpers.training import callbacks
 from helpers.training.callbacks import EarlyStopping, Watch
 from helpers.training.checkpoints import History
+from helpers.training.reward_guard import GuardedRewards
+from helpers.training.vision import Looking
 
 
 def row(step: int, **more) -> dict:
@@ -85,6 +87,36 @@ def test_a_finding_is_printed_once(run, capsys):
         log(step, history, watching, logs=row(step, kl=0.01 if step < 30 else 2.0))
     lines = [line for line in capsys.readouterr().out.splitlines() if ": " in line and "KL" in line]
     assert len(lines) == 1 and 30 <= int(lines[0].split(":")[0].split()[1]) < 59
+
+
+# --- The order of the callbacks -------------------------------------------------------------------
+
+
+def test_a_wrong_order_is_refused_when_training_begins(run):
+    history = History(run)
+    looking = Looking(lambda: (0.5, 0.25), every=2)
+    watching = Watch(history, diagnose, dashboard)
+    early = EarlyStopping(history, diagnose, Signals, patience=2)
+
+    def begin(*callbacks) -> None:
+        """Begin a training run, as Trainer does: with a state of its own."""
+        state = TrainerState()
+        for callback in callbacks:
+            callback.on_train_begin(None, state, TrainerControl(), model=None)
+
+    for _ in range(2):  # a second run has its own order
+        begin(GuardedRewards(run, []), looking, history, watching, early)
+        begin(looking)  # without a history, nothing is recorded
+        for late in (GuardedRewards(run, []), looking):
+            name = type(late).__name__
+            with pytest.raises(ValueError, match=f"^put {name} before History .*records.$"):
+                begin(history, late)
+        for soon in (watching, early):
+            name = type(soon).__name__
+            with pytest.raises(ValueError, match=f"^put its History before {name} .*rows.$"):
+                begin(soon, history)
+            with pytest.raises(ValueError, match=name):
+                begin(soon)
 
 
 # --- Stopping early -------------------------------------------------------------------------------
