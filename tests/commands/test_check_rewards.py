@@ -3,12 +3,10 @@ exit code for batches.
 """
 
 import json
-import shlex
 
 import pandas as pd
 import pytest
 
-from helpers import PROJECT
 from helpers.laboratory.measures import Lab
 from helpers.printing import escaped, on_one_line
 from helpers.rewards.own import read_rewards
@@ -181,23 +179,6 @@ def test_a_row_that_is_quoted_cannot_steer_the_terminal(cli, folder):
     call = ("check-rewards", "correctness", "--source", "mine.csv", "--completions")
     code, _, err = cli(*call, "stored.jsonl")
     assert code == 2 and r"\x1b[2J" in err and escaped(err) == err
-
-
-def test_the_page_shows_what_the_command_prints(cli, monkeypatch):
-    monkeypatch.chdir(PROJECT)
-    page = (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Check rewards\n")[2]
-    _, command, _, shown, _ = section.split("```", 4)
-    arguments = shlex.split(command.removeprefix("bash\n").replace("\\\n", " "))
-    assert arguments[:3] == ["python", "-m", "helpers"]
-    code, out, _ = cli(*arguments[3:])
-    printed = out.splitlines()
-    assert code == 1
-    for line in shown.removeprefix("text\n").splitlines():
-        beginning, cut, _ = line.partition("…")
-        assert line in printed or (cut and any(each.startswith(beginning) for each in printed)), (
-            line
-        )
 
 
 def test_completions_of_other_questions_are_named(cli, folder):

@@ -11,10 +11,10 @@ from collections import Counter
 
 import psutil
 import pytest
+from sandboxes import NEEDS_SANDLOCK, SHORT, call, script
 
 from helpers.judging.programs import driver
 from helpers.judging.programs.sandbox import Job, Limits, decode, run_code
-from tests.judging.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
 
 # Actions that must fail, with PID for our process and FILE for one of our files.
 REFUSED = {

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from sandboxes import NEEDS_SANDLOCK
 
 from examples.more_rewards import code_format_reward
 from helpers.judging.programs.monty import Sandbox
@@ -20,7 +21,6 @@ from helpers.laboratory.program_attacks import CODE_BATTERY
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.programs import looks_up, program_of, tests_reward, verdicts
 from helpers.tags import THINK_ANSWER
-from tests.judging.test_sandbox import NEEDS_SANDLOCK
 
 ADD = [
     "assert add(1, 2) == 3",
