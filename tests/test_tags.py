@@ -22,7 +22,7 @@ each_format = pytest.mark.parametrize("tags", FORMATS, ids=lambda tags: tags.spe
 )
 def test_a_bad_tag_name_is_named_in_the_error(name):
     for names in ((name, "answer"), ("think", name)):
-        with pytest.raises(ValueError, match=re.escape(f"{name!r} is not a tag name")):
+        with pytest.raises(ValueError, match=re.escape(repr(name))):
             TagFormat(*names)
 
 

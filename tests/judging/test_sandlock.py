@@ -164,9 +164,9 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, Counter])
 def test_a_large_set_is_refused_before_it_is_built(kind):
-    with pytest.raises(ValueError, match="with more than 1000 parts"):
+    with pytest.raises(ValueError, match="1000"):
         decode(driver.encode([kind(range(1001))]))
-    with pytest.raises(ValueError, match="with more than 1000 parts"):
+    with pytest.raises(ValueError, match="1000"):
         decode(driver.encode(kind((n, n + 1) for n in range(400))))
     assert len(decode(driver.encode(kind(range(500))))) == 500
 

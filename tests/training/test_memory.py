@@ -247,7 +247,7 @@ def test_a_picture_lengthens_the_prompt_and_keeps_vllm_awake():
     step = estimate(preset, config, 24.2e9, sees=True)
     assert step.training["vLLM awake"] == step.sampling["vLLM engine"]
     assert estimate(preset, config, 24.2e9).training["vLLM asleep"] == 1e9
-    with pytest.raises(ValueError, match=r"vLLM cannot sleep.*lower gpu_memory_utilization first"):
+    with pytest.raises(ValueError, match="gpu_memory_utilization"):
         check(replace(preset, gpu_memory_utilization=0.9), L4)
 
 
