@@ -10,6 +10,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 
 from benchmarks.gpu import common
 from benchmarks.gpu.grpo_step import settings_for
+from helpers import PROJECT
 from helpers.environment import Machine, cpu_has_bf16, this_machine
 from helpers.families import config_of, dense
 from helpers.presets import PRESETS, settle
@@ -386,3 +387,17 @@ def test_4_bits_are_advised_against_for_some_families():
     a100 = replace(L4, gpu_memory_gb=80)
     *_, line = check(replace(PRESETS["a100"], load_in_4bit=True), a100)
     assert "unsloth/Qwen3.5-9B" in line and "load_in_4bit=False" in line
+
+
+def test_docs_presets_shows_the_estimates():
+    page = (PROJECT / "docs" / "presets.md").read_text(encoding="utf-8")
+    rows = [line.strip("|\n ").split(" | ") for line in page.splitlines() if "| `" in line]
+    shown = {cells[0].strip("`"): (cells[2], cells[-1]) for cells in rows}
+    for name, preset in PRESETS.items():
+        if name == "smollm2":  # its package may be missing; see tests/test_smollm2.py
+            continue
+        card = preset.needs_gb * 1e9 if preset.needs_gb else None
+        model, peak = shown[name]
+        config, sees = config_of(preset.model_path), name.startswith("vision")
+        assert peak == memory.size(estimate(preset, config, card, sees).peak)
+        assert preset.model.split("/")[-1] in model or name == "pocket"
