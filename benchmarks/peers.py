@@ -10,21 +10,13 @@ The columns have TRL's names. Five seeds of each kind, or those from one number 
 `simulate FOLDER 101 130`.
 """
 
+import argparse
 import csv
 import json
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-from rl_doctor.detectors.base import Severity
-from rl_doctor.diagnosis import diagnose as rldoctor
-from rl_doctor.ingest.base import run_from_records
-from rl_doctor.simulate import SCENARIOS, simulate
-from rlprobe.doctor import diagnose as rlprobe
-from rlprobe.schemas import RunManifest, StepRecord
-from rlprobe.storage import RunWriter
-from rlprobe.testing import synth
 
 # TRL's names of rlprobe's fields. What TRL does not log is left out.
 FIELDS = {
@@ -46,6 +38,8 @@ FIELDS = {
 
 def simulated_by_rlprobe(kind: str | None, seed: int) -> list[dict]:
     """The series of `rlprobe.testing.synth.generate_run`, which writes them in its own format."""
+    from rlprobe.testing import synth
+
     rng = np.random.default_rng(seed)
     series = synth._healthy_series(500, rng, "ppo" if kind == "value_divergence" else "grpo")
     rewards = synth._healthy_components(series)
@@ -64,6 +58,9 @@ def simulated_by_rlprobe(kind: str | None, seed: int) -> list[dict]:
 
 def write_simulated(folder: Path, first: int = 1, last: int = 5) -> None:
     """Write each kind of both peers, with each of these seeds."""
+    from rl_doctor.simulate import SCENARIOS, simulate
+    from rlprobe.testing import synth
+
     histories = {}
     for seed in range(first, last + 1):
         for kind in SCENARIOS:
@@ -81,12 +78,20 @@ def write_simulated(folder: Path, first: int = 1, last: int = 5) -> None:
 
 def judged_by_rldoctor(rows: list[dict]) -> list[str]:
     """Its findings of at least a warning."""
-    found = rldoctor(run_from_records(rows, config={"algorithm": "grpo", "num_generations": 8}))
+    from rl_doctor.detectors.base import Severity
+    from rl_doctor.diagnosis import diagnose
+    from rl_doctor.ingest.base import run_from_records
+
+    found = diagnose(run_from_records(rows, config={"algorithm": "grpo", "num_generations": 8}))
     return [one.detector for one in found.findings if one.severity >= Severity.WARNING]
 
 
 def judged_by_rlprobe(rows: list[dict]) -> list[str]:
     """Its findings that are more than an info."""
+    from rlprobe.doctor import diagnose
+    from rlprobe.schemas import RunManifest, StepRecord
+    from rlprobe.storage import RunWriter
+
     manifest = RunManifest(run_id="x", created_at="2026-01-01", algorithm="grpo", model_name="x")
     with tempfile.TemporaryDirectory() as folder:
         with RunWriter(folder, manifest) as writer:
@@ -99,7 +104,7 @@ def judged_by_rlprobe(rows: list[dict]) -> list[str]:
                 }
                 record = StepRecord(step=row["step"], reward_components=rewards, **fields)
                 writer.add_step(record)
-        found = rlprobe(folder)
+        found = diagnose(folder)
     return [one.signature_id for one in found if one.severity != "info"]
 
 
@@ -114,17 +119,26 @@ def read(path: Path) -> list[dict]:
     return [row | {"step": int(row["step"])} for row in rows]
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["simulate", "judge"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("seeds", type=int, nargs="*", help="the first and the last seed: 1 5")
+    parsed = parser.parse_args()
+    if parsed.what == "simulate":
+        write_simulated(parsed.folder, *parsed.seeds)
+        return
+
+    verdicts = {}
+    for path in sorted(parsed.folder.rglob("*.csv")):
+        rows = read(path)
+        given = [{k: v for k, v in row.items() if v is not None} for row in rows]
+        verdicts[str(path.relative_to(parsed.folder))] = {
+            "rldoctor": judged_by_rldoctor(given),
+            "rlprobe": judged_by_rlprobe(rows),
+        }
+    (parsed.folder / "peers.json").write_text(json.dumps(verdicts, indent=1))
+
+
 if __name__ == "__main__":
-    what, folder = sys.argv[1], Path(sys.argv[2])
-    if what == "simulate":
-        write_simulated(folder, *map(int, sys.argv[3:]))
-    else:
-        verdicts = {}
-        for path in sorted(folder.rglob("*.csv")):
-            rows = read(path)
-            given = [{k: v for k, v in row.items() if v is not None} for row in rows]
-            verdicts[str(path.relative_to(folder))] = {
-                "rldoctor": judged_by_rldoctor(given),
-                "rlprobe": judged_by_rlprobe(rows),
-            }
-        (folder / "peers.json").write_text(json.dumps(verdicts, indent=1))
+    main()

@@ -41,10 +41,10 @@ def test_without_the_packages_a_command_says_how_to_install_them(cli, monkeypatc
         monkeypatch.delitem(sys.modules, module, raising=False)
         monkeypatch.delattr(module, raising=False)
     code, _, err = cli("run")
-    assert code == 2 and "papermill is not installed" in err and "-m helpers install" in err
+    assert code == 2 and "papermill" in err and "-m helpers install" in err
 
 
 def test_an_old_python_is_told_what_to_do(cli, monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 10, 4))
     code, _, err = cli("doctor")
-    assert code == 2 and "3.11 or newer is needed" in err and "./install.sh" in err
+    assert code == 2 and "3.11" in err and "./install.sh" in err

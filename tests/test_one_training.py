@@ -178,7 +178,7 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
     other.path("manifest.json").write_text(json.dumps(run.manifest | {"name": "other"}))
     code, out, _ = cli("compare", "told", "other")
     assert code == 0 and "95.7%" not in out and out.count("note: ") == 1
-    assert "told/evaluation.json is from an earlier" in out
+    assert "told/evaluation.json" in out
 
 
 def test_card_run_and_generate_say_it(run, cli, executions, tmp_path):
@@ -187,7 +187,7 @@ def test_card_run_and_generate_say_it(run, cli, executions, tmp_path):
     assert "Whether training helped is not known" in text and "95.7%" not in text
     assert "The merged model is from an earlier training" in text
     code, out, _ = cli("run", "--run", "told", "--only", "03")
-    assert code == 0 and "note: " in out and "told/merged is from an earlier training" in out
+    assert code == 0 and "note: " in out and "told/merged" in out
     # `merged` holds no model here, so nothing is answered; the note comes before it is loaded
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"question": "1 + 1?"}\n')

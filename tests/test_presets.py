@@ -19,7 +19,6 @@ from helpers.settings import (
     settings_of,
 )
 from helpers.templates import template_options
-from tools.settings import table
 
 POCKET = PRESETS["pocket"]
 each_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
@@ -557,8 +556,3 @@ def test_grpo_gets_every_setting_and_trls_default_objective():
         constant = {"router_aux_loss_coef": 0.0}
         constant["chat_template_kwargs"] = template_options(preset.thinking)
         assert grpo_keywords(preset) == known | objective | constant
-
-
-def test_docs_settings_has_the_current_table():
-    page = (PROJECT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert table() in page, "put what `python -m tools.settings` prints in its place"

@@ -1,7 +1,9 @@
 """The tags: their names, rendering and parsing, and the text of the completions that TRL passes."""
 
 import pickle
+import random
 import re
+from string import ascii_letters, digits
 
 import pytest
 
@@ -20,7 +22,7 @@ each_format = pytest.mark.parametrize("tags", FORMATS, ids=lambda tags: tags.spe
 )
 def test_a_bad_tag_name_is_named_in_the_error(name):
     for names in ((name, "answer"), ("think", name)):
-        with pytest.raises(ValueError, match=re.escape(f"{name!r} is not a tag name")):
+        with pytest.raises(ValueError, match=re.escape(repr(name))):
             TagFormat(*names)
 
 
@@ -47,6 +49,21 @@ def test_what_is_rendered_matches_and_reads_back(tags, reasoning, answer):
     text = f"\n {tags.render(reasoning, f' {answer}')} \t\n"
     assert tags.matches(text) and tags.contents(text) == (reasoning, f" {answer}")
     assert tags.answer_blocks(text) == [answer]
+
+
+def test_random_workings_and_answers_read_back():
+    """They are full of what is almost a tag."""
+    rng = random.Random(59)
+    for _ in range(500):
+        ends = [rng.choices(f"{ascii_letters}{digits}_-", k=rng.randrange(32)) for _ in range(2)]
+        names = [f"{first}{''.join(end)}" for first, end in zip("aB", ends, strict=True)]
+        tags = TagFormat(*names, opened=rng.random() < 0.5)
+        pieces = [*names, *"<>/ \n4é", *(tag.swapcase() for tag in tags.tags)]
+        working, answer = ("".join(rng.choices(pieces, k=rng.randrange(20))) for _ in range(2))
+        if not any(tag in working + answer for tag in tags.tags):
+            text = tags.render(working, answer)
+            assert tags.matches(text) and tags.contents(text) == (working, answer)
+            assert tags.answer_blocks(text) == [answer.strip()]
 
 
 @pytest.mark.parametrize(

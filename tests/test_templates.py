@@ -205,7 +205,7 @@ def test_each_family_renders_as_the_table_says_and_its_ideal_completion_is_right
 def test_a_block_that_the_format_does_not_have_is_named(capsys):
     tags = TagFormat("reasoning", "final")
     assert templates.as_prompted(tags, with_template("qwen3_6", None)) == tags
-    assert "use tags=think/final" in capsys.readouterr().out
+    assert "tags=think/final" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

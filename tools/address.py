@@ -5,6 +5,7 @@ README: its `git clone`, its badges, and a Colab badge for each notebook. A seco
 address of the first.
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -60,7 +61,9 @@ def _change(path: Path, pattern: str, new: str) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("url", nargs="?", default="", help="such as https://github.com/YOU/NAME")
     try:
-        write(PROJECT, *sys.argv[1:2] or [""])
+        write(PROJECT, parser.parse_args().url)
     except ValueError as error:
         sys.exit(f"{error}: make address URL=https://github.com/YOU/NAME")

@@ -127,7 +127,7 @@ def test_each_machine_that_people_have(smi, monkeypatch, gpus, described, preset
     said = done.stdout.count("To train on the CPU on purpose")
     assert said == bool(problem) and (problem or "") in done.stdout
     if len(gpus) == 2:
-        assert "uses one of the 2 GPUs: Tesla T4 (CUDA_VISIBLE_DEVICES=0)" in done.stderr
+        assert re.search("2 .*Tesla T4.*CUDA_VISIBLE_DEVICES=0", done.stderr)
     else:
         assert done.stderr == ""
 
@@ -144,5 +144,5 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, 
 def test_every_problem_of_a_preset_is_named(cli, lists, card):
     code, out, _ = cli("doctor", "--preset", "h200", "-p", "lora_rank=100000")
     assert code == 1
-    assert "lora_rank=100,000 is more than the width" in out
-    assert "preset 'h200' is meant for a card of 138 GB" in out
+    assert "lora_rank=100,000" in out
+    assert "'h200'" in out and "138 GB" in out

@@ -93,7 +93,7 @@ def answer(cli, run, questions, tmp_path):
 def test_without_a_gpu_vllm_is_refused(answer, machine, tmp_path):
     code, out, err = answer("--engine", "vllm")
     assert (code, out) == (2, "") and not (tmp_path / "answers.jsonl").exists()
-    assert err.startswith("error: --engine vllm: vLLM needs an NVIDIA GPU")
+    assert err.startswith("error: --engine vllm: ")
 
 
 def test_every_question_is_answered_in_order_and_an_interrupted_run_goes_on(

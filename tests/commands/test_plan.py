@@ -34,7 +34,7 @@ def test_runs_give_what_is_not_given_and_the_cost(cli, tmp_path, monkeypatch):
     history.assign(step_time=[9.0, 6.0, 6.0, 6.0]).to_csv(run.path("metrics.csv"), index=False)
     write_json(run.path("comparison.json"), {"sampled": compared(won=60, lost=6, both=100)})
     code, out, _ = cli("plan", "--run", "told", "--gain", "0.1")
-    assert code == 0 and re.search(r"baseline +0\.207  measured in told", out)
+    assert code == 0 and re.search(r"baseline +0\.207 .* told", out)
     assert re.search(r"gain +0\.100  given", out) and re.search(r"lost +0\.012  measured", out)
     seeds = int(re.search(r"(\d+) seeds with", out)[1])
     assert f"{seeds} x 100 steps, about {10 * seeds} minutes" in out
@@ -45,8 +45,8 @@ def test_runs_give_what_is_not_given_and_the_cost(cli, tmp_path, monkeypatch):
         other.path(name).write_bytes(run.path(name).read_bytes())
     write_json(other.path("comparison.json"), {"sampled": compared(won=160, lost=6, both=100)})
     out = cli("plan", "--run", "told", "second")[1]
-    assert re.search(r"spread +0\.1\d\d  between told, second", out)
-    assert re.search(r"gain +0\.203  measured in told, second", out)
+    assert re.search(r"spread +0\.1\d\d .* told, second", out)
+    assert re.search(r"gain +0\.203 .* told, second", out)
 
 
 @pytest.mark.parametrize(

@@ -76,4 +76,4 @@ def test_a_reward_that_fails_and_a_run_without_completions_are_named(cli, traine
     assert code == 2 and "fails" in err and "KeyError" in err
     trained.path("completions.parquet").unlink()
     code, _, err = cli("regrade", "told", "--rewards", "correctness")
-    assert code == 2 and "completions.parquet is not there" in err
+    assert code == 2 and "completions.parquet" in err

@@ -2,7 +2,10 @@
 cannot be read.
 """
 
+import csv
+import io
 import json
+import random
 import re
 from pathlib import Path
 
@@ -64,6 +67,22 @@ def test_the_error_for_another_encoding_names_the_line_and_a_command(read, conte
 def test_a_csv_is_read_with_any_common_delimiter_and_line_end(read, end, delimiter):
     lines = [f"question{delimiter} answer ", f"1 + 1{delimiter}2", "", f"1 + 2{delimiter}3", ""]
     assert read(end.join(lines), "ROWS.CSV") == TWO
+
+
+def test_random_rows_are_read_back_from_csv(read):
+    rng = random.Random(59)
+
+    def text() -> str:
+        return "".join(rng.choices(',;|\t"\n 5aé', k=rng.randrange(12)))
+
+    for _ in range(200):
+        names = rng.sample(["question", "answer", f"a{text()}b"], k=3)
+        rows = [[f"{text()}.", text(), text()] for _ in range(rng.randint(1, 5))]
+        quoting, delimiter = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]), rng.choice(",;|\t")
+        file = io.StringIO(newline="")
+        writer = csv.writer(file, quoting=quoting, delimiter=delimiter)
+        writer.writerows([names, *rows])
+        assert read(file.getvalue()) == [dict(zip(names, row, strict=True)) for row in rows]
 
 
 @pytest.mark.parametrize(

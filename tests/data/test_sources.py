@@ -159,7 +159,7 @@ def test_missing_columns_are_refused_with_a_proposal(tmp_path, names, columns, s
 def test_a_folder_with_files_of_two_types_is_refused_with_these_types(tmp_path, door):
     file_of(tmp_path, PROBLEM)
     (tmp_path / "b.csv").touch()
-    with pytest.raises(ValueError, match=r"has files of several types \(\.csv, \.jsonl\), but"):
+    with pytest.raises(ValueError, match=r"\(\.csv, \.jsonl\)"):
         door(tmp_path)
 
 
@@ -170,7 +170,7 @@ def test_a_folder_with_files_of_two_types_is_refused_with_these_types(tmp_path, 
 def test_an_adapter_is_refused_as_a_model(tmp_path, model):
     (tmp_path / "adapter_config.json").touch()
     for door in (prompt_token_counter, config_of):
-        with pytest.raises(ValueError, match=r"is an adapter.*model=runs/NAME/merged"):
+        with pytest.raises(ValueError, match="model=runs/NAME/merged"):
             door(model.replace("{here}", str(tmp_path)))
 
 
@@ -184,5 +184,5 @@ def test_a_checkpoint_of_a_whole_model_is_a_model(tmp_path):
 def test_a_model_without_a_chat_template_is_refused(tmp_path):
     AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path).save_pretrained(tmp_path)
     (tmp_path / "chat_template.jinja").unlink()
-    with pytest.raises(ValueError, match=r"has no chat template.*-Instruct"):
+    with pytest.raises(ValueError, match="-Instruct"):
         prompt_token_counter(str(tmp_path))

@@ -8,7 +8,7 @@ import unsloth  # isort: skip  # noqa: F401  # before trl
 
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 
 from examples.distillation import learn_from
@@ -45,9 +45,7 @@ def test_the_kl_alone_moves_the_policy_to_its_teacher(fresh, config, tmp_path):
 
 def test_a_teacher_with_another_vocabulary_is_refused():
     paths = (PRESETS["pocket"].model_path, PROJECT / "helpers" / "pocket" / "games_model")
-    policy, teacher = [
-        SimpleNamespace(config=SimpleNamespace(_name_or_path=str(path))) for path in paths
-    ]
+    policy, teacher = [AutoModelForCausalLM.from_pretrained(path) for path in paths]
     tokenizer, other = [AutoTokenizer.from_pretrained(path) for path in paths]
     trainer = SimpleNamespace(model=policy, processing_class=tokenizer)
     with pytest.raises(ValueError, match="games_model"):

@@ -93,6 +93,6 @@ def test_the_examples_hold_and_ngram_size_is_checked():
 
 def test_a_text_that_cannot_be_searched_in_time_loses_only_its_own_score():
     slow = ["a" * 30_000 + "!" + str(n) for n in range(8)]
-    with pytest.warns(UserWarning, match="8 of 9 completions could not be searched in time"):
+    with pytest.warns(UserWarning, match="8 of 9"):
         scores = forbidden_patterns_reward([*slow, "Bonn."], patterns=[r"^(a+)+\1b"])
     assert scores == [0.0] * 8 + [1.0]

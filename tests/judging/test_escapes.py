@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
+from sandboxes import BACKENDS
 
 from helpers.judging.programs.sandbox import Outcome
-from tests.judging.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
-from tests.judging.test_sandbox import BACKENDS
 
 
 def test_there_are_many_attacks_and_none_contains_the_answer():

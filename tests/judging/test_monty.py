@@ -7,9 +7,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sandboxes import SAME, SHORT, script
 
 from helpers.judging.programs.sandbox import Job, Limits, run_code
-from tests.judging.test_sandbox import SAME, SHORT, script
 
 LACKING = [
     "import heapq",

@@ -1,5 +1,6 @@
 """Parsing numbers as people and policies write them, and comparing them."""
 
+import random
 from fractions import Fraction
 
 import pytest
@@ -85,6 +86,36 @@ NO_NUMBERS = [
 def test_a_number_is_read_exactly_and_nothing_else_is_one(text, value):
     number = parse_number(text)
     assert (number and number.value) == value
+
+
+def test_a_random_number_is_read_from_each_of_its_spellings():
+    rng = random.Random(59)
+    for _ in range(500):
+        minus = rng.choice(["", "-", "\N{MINUS SIGN}"])
+        whole, below = rng.randrange(10 ** rng.randint(1, 12)), rng.randint(2, 999)
+        decimals = rng.choice(["", f".{rng.randrange(10**6)}", f".{rng.randrange(10):03}"])
+        thousands, power = f"{minus}{whole:,}{decimals}", rng.randint(-9, 9)
+        plain = f"{minus}{whole}{decimals}"
+        sign = -1 if minus else 1
+        value, ratio = sign * Fraction(f"{whole}{decimals}"), sign * Fraction(whole, below)
+        spellings = {
+            plain: value,
+            f"+{plain}": None if minus else value,
+            f"{thousands}%": value / 100,
+        }
+        for form in ("{}", " {}. ", "**{}**", "x = {}", "${}$", r"\boxed{{{}}}", "{} km", "€{}"):
+            spellings[form.format(thousands)] = value
+        for comma in ("{,}", "\u00a0", "\u202f", "'"):
+            spellings[thousands.replace(",", comma)] = value
+        for form in ("{}e{}", "{} * 10^{}", r"{} \times 10^{{{}}}"):
+            spellings[form.format(plain, power)] = value * Fraction(10) ** power
+        spellings[f"{plain} million"] = value * 10**6
+        for form in ("{}{}/{}", r"{}\frac{{{}}}{{{}}}"):
+            spellings[form.format(minus, whole, below)] = ratio
+        spellings[f"{minus}{whole} 1/{below}"] = sign * (whole + Fraction(1, below))
+        for text, expected in spellings.items():
+            number = parse_number(text)
+            assert (number and number.value) == expected, text
 
 
 @pytest.mark.parametrize(

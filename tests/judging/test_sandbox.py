@@ -5,36 +5,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from sandboxes import BACKENDS, NEEDS_SANDLOCK, SAME, SHORT, call, script
 
 from helpers.judging.programs import sandlock
 from helpers.judging.programs.sandbox import Job, Limits, Outcome, run_code
-
-SAME = "def f(x):\n    return x"
-SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
-
-
-NO_SANDLOCK = ""  # why sandlock does not work on this machine
-try:
-    run_code([Job("1")], backend="sandlock")
-except ValueError as error:
-    NO_SANDLOCK = str(error)
-NEEDS_SANDLOCK = pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
-SANDLOCK = pytest.param("sandlock", marks=NEEDS_SANDLOCK)
-BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
-
-
-def call(source: str, *inputs, backend="monty", limits: Limits = SHORT) -> list[Outcome]:
-    """Return the outcome of f for each tuple of arguments."""
-    [outcomes] = run_code(
-        [Job(source, [("f", arguments) for arguments in inputs])], limits, backend
-    )
-    return outcomes
-
-
-def script(source: str, stdin: str = "", backend="monty", limits: Limits = SHORT) -> Outcome:
-    [[outcome]] = run_code([Job(source, stdin=[stdin])], limits, backend)
-    return outcome
-
 
 # --- Values ---------------------------------------------------------------------------------------
 
@@ -95,7 +69,7 @@ def test_a_value_of_any_other_type_is_an_error(backend, value):
     source = f"from collections import deque\ndef f():\n    return {value}"
     [outcome] = call(source, (), backend=backend)
     assert (outcome.kind, outcome.error) == ("error", "TypeError")
-    assert "is not plain data" in outcome.message
+    assert "plain data" in outcome.message
 
 
 LIBRARY = """
@@ -291,7 +265,7 @@ def test_what_does_not_suffice_for_all_goes_to_those_with_the_fewest_calls_left(
     clocked = Clocked(monkeypatch)
     jobs = [Job("0/9", [("f", ())] * 2)] * 60 + [Job("1/9", [("f", ())] * 5)] * 2
     jobs += [Job("0.2", [("f", ())] * 3)]
-    with pytest.warns(UserWarning, match="62 of 63 programs were stopped after 0.12 s"):
+    with pytest.warns(UserWarning, match=r"62 of 63 .* 0\.12 s"):
         *endless, right = run_code(jobs, Limits(seconds=1.0), clocked, workers=1)
     assert [one.kind for one in right] == ["value"] * 3
     assert all(each[-1].kind == "timeout" and each[-1].cut_short for each in endless)
@@ -332,9 +306,9 @@ def test_programs_that_cpython_cannot_read_keep_its_verdict_without_a_run_of_the
 
 
 def test_an_unknown_or_missing_back_end_is_named(monkeypatch):
-    with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock"):
+    with pytest.raises(ValueError, match=r"'docker'.*monty, sandlock"):
         run_code([Job("1")], backend="docker")
     monkeypatch.setitem(sys.modules, "sandlock", None)
     sandlock._confinement.cache_clear()
-    with pytest.raises(ValueError, match="'sandlock' is not installed: `pip install sandlock=="):
+    with pytest.raises(ValueError, match="pip install sandlock=="):
         run_code([Job("1")], backend="sandlock")

@@ -11,10 +11,10 @@ from collections import Counter
 
 import psutil
 import pytest
+from sandboxes import NEEDS_SANDLOCK, SHORT, call, script
 
 from helpers.judging.programs import driver
 from helpers.judging.programs.sandbox import Job, Limits, decode, run_code
-from tests.judging.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
 
 # Actions that must fail, with PID for our process and FILE for one of our files.
 REFUSED = {
@@ -164,9 +164,9 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, Counter])
 def test_a_large_set_is_refused_before_it_is_built(kind):
-    with pytest.raises(ValueError, match="with more than 1000 parts"):
+    with pytest.raises(ValueError, match="1000"):
         decode(driver.encode([kind(range(1001))]))
-    with pytest.raises(ValueError, match="with more than 1000 parts"):
+    with pytest.raises(ValueError, match="1000"):
         decode(driver.encode(kind((n, n + 1) for n in range(400))))
     assert len(decode(driver.encode(kind(range(500))))) == 500
 

@@ -119,7 +119,7 @@ def test_asserts_are_read(condition):
 
 def test_a_tested_function_may_be_named_like_a_builtin():
     assert read_tests(["assert sorted(f(1)) == 2"], "f") == [Test("f", (1,), 2, wraps=("sorted",))]
-    with pytest.raises(ValueError, match=r"`f\(1\)` is not plain data"):
+    with pytest.raises(ValueError, match=r"`f\(1\)`"):
         read_tests(["assert sorted(f(1)) == 2"], "sorted")
 
 

@@ -152,7 +152,7 @@ def test_bombs_that_are_half_a_batch_are_bounded_and_cost_no_answer_its_verdict(
     ]
     processes = [psutil.Process(pid) for pid in alive()]
     before = [process.cpu_times().user for process in processes]
-    with pytest.warns(UserWarning, match=r"32 of 64 answers could not be judged in time"):
+    with pytest.warns(UserWarning, match="32 of 64"):
         assert are_equal(bombs + honest) == [False] * 32 + [n % 3 > 0 for n in range(32)]
     for process, used in zip(processes, before, strict=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # killed with a bomb

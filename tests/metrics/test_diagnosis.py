@@ -846,7 +846,7 @@ def test_questions_seen_many_times_are_a_possible_cause():
 def test_half_marks_for_every_completion_are_not_solved():
     same = {"reward": 0.5, RIGHT: 0.5, RIGHT.replace("/mean", "/std"): 0.0}
     rules = {finding.rule: finding.advice for finding in diagnose(history(**DEAD | same))}
-    assert "All earn 0.5. If these are" in rules["zero_spread"] and "solved" not in rules
+    assert "0.5" in rules["zero_spread"] and "solved" not in rules
 
 
 def test_wrong_answers_that_are_paid_for_something_else_are_not_said_to_earn_nothing():

@@ -85,7 +85,7 @@ def test_each_figure_is_drawn_from_an_incomplete_history(draw, table):
 @pytest.mark.parametrize("lacking", ["required columns", "kl all nan"])
 def test_a_note_says_why_there_is_no_kl(lacking):
     (axes,) = plots.kl(HISTORIES[lacking]).axes
-    assert list(axes.get_lines()) == [] and "no KL: beta is 0" in axes.texts[0].get_text()
+    assert list(axes.get_lines()) == [] and "beta" in axes.texts[0].get_text()
 
 
 # --- The lines ------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_the_signal_shows_shares_pass_rates_and_correlations():
     colors = [to_hex(bar.get_facecolor()).upper() for bar in shares.patches]
     assert colors == [plots.BLUE, to_hex("lightgrey").upper()]
     assert [bar.get_height() for bar in passes.patches] == [1, 2, 0, 0, 0]
-    assert "33% of groups are dead" in passes.get_title(loc="left")
+    assert "33%" in passes.get_title(loc="left")
     assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
 
 

@@ -321,10 +321,10 @@ def test_missing_and_outdated_parts_are_named(run):
     assert "not known" in text and "earlier training" in text
     assert "95.3%" not in text, "it belongs to another model"
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
-    with pytest.raises(FileNotFoundError, match="Run notebook 03_grpo_training first"):
+    with pytest.raises(FileNotFoundError, match="03_grpo_training"):
         read_facts(run)
     shutil.rmtree(run.folder / "merged")
-    with pytest.raises(FileNotFoundError, match="Run notebook 05_merge_and_inference first"):
+    with pytest.raises(FileNotFoundError, match="05_merge_and_inference"):
         card.write(run)
 
 

@@ -92,7 +92,7 @@ def test_what_is_judged_is_the_answer_block_outside_the_reasoning(completion, ea
 def test_a_row_without_an_answer_scores_none_with_one_warning(gold):
     columns = {} if gold == "no column" else {"answer": [gold, "4", gold]}
     without = 2 if columns else 3
-    with pytest.warns(UserWarning, match=f"{without} of 3 rows have no answer") as caught:
+    with pytest.warns(UserWarning, match=f"{without} of 3 rows") as caught:
         scores = correctness_reward([said("4")] * 3, **columns)
     assert scores == [None, 1.0 if columns else None, None]
     assert len(caught) == 1

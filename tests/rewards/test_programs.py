@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from sandboxes import NEEDS_SANDLOCK
 
 from examples.more_rewards import code_format_reward
 from helpers.judging.programs.monty import Sandbox
@@ -20,7 +21,6 @@ from helpers.laboratory.program_attacks import CODE_BATTERY
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.programs import looks_up, program_of, tests_reward, verdicts
 from helpers.tags import THINK_ANSWER
-from tests.judging.test_sandbox import NEEDS_SANDLOCK
 
 ADD = [
     "assert add(1, 2) == 3",
@@ -192,7 +192,7 @@ def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning
     completions = [good, good, needs, good, good, needs]
     scores, (warning,), metrics = judged(completions, tests=tests, backend="monty")
     assert scores == [1.0, None, None, None, None, None]
-    assert re.match("tests_reward: 5 of 6 .*: 3 × .*neither JSON nor Python.* 2 × .*heapq", warning)
+    assert re.match("tests_reward: 5 of 6 .*: 3 × .* 2 × .*heapq", warning)
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
@@ -297,7 +297,7 @@ def test_programs_that_never_end_cost_no_other_program_its_verdict(beside):
             process.kill()
             process.wait()
     assert scores == [1.0, *[0.0] * 62, 1.0]
-    assert "62 of 64 programs were stopped" in warned[0]
+    assert "62 of 64" in warned[0]
     assert metrics["tests_reward/out_of_time"] == 62 / 64
 
 

@@ -36,7 +36,7 @@ def test_a_row_is_judged_by_its_own_verifier_on_its_one_answer():
     given = [said(answer), said("no"), hedged, f"<think><answer>{answer}</answer></think>", answer]
     rows = {"entry": [json.dumps(entry)] * 5, "family": ["chain_sum"] * 5}
     assert task_reward(given, **rows) == [1.0, pytest.approx(0, abs=0.1), 0.0, 0.0, 0.0]
-    with pytest.warns(UserWarning, match="2 of 3 rows have no reasoning-gym entry") as caught:
+    with pytest.warns(UserWarning, match="2 of 3 rows") as caught:
         rows = {"entry": [entry, None, entry], "family": ["chain_sum", "chain_sum", None]}
         assert task_reward(given[:1] * 3, **rows) == [1.0, None, None]
     assert len(caught) == 1

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.presets import PRESETS, settle
-from helpers.runs import Run
 from helpers.training.base import (
     Base,
     base_in_words,
@@ -50,11 +49,9 @@ def test_an_embedded_model_is_recorded_by_name(policy):
     assert base_in_words(plain | {"revision": None}) == "pocket, in 16 bits"
 
 
-def test_an_embedded_base_is_found_in_this_checkout(run, monkeypatch):
+def test_an_embedded_base_is_found_in_this_checkout(run):
     elsewhere = {"base_model_name_or_path": "/another/checkout/helpers/pocket/model"}
     run.path("adapter/adapter_config.json").write_text(json.dumps(elsewhere))
-    # weights are not needed here
-    monkeypatch.setattr(Run, "require", lambda self, name: self.folder / name)
     run.record("training", base={"fingerprint": "of an earlier version", "revision": "then"})
     assert base_of(run, POCKET) == Base(POCKET.model_path, "here", "then")
 
@@ -81,7 +78,7 @@ def test_a_hub_base_is_compared_by_its_commit(then, now, same):
     if same:
         Base("me/model", "before", then).check(model)
     else:
-        with pytest.raises(ValueError, match=r"revision b; then a.*the engine used in training"):
+        with pytest.raises(ValueError, match="revision b; then a"):
             Base("me/model", "before", then).check(model)
 
 

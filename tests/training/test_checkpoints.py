@@ -212,7 +212,7 @@ def test_a_note_says_that_a_finished_training_run_will_be_replaced(run, capsys):
     for from_adapter, offered in ((False, True), (None, False), (True, False)):
         assert begin(run, longer, 1, from_adapter=from_adapter) is None
         printed = capsys.readouterr().out
-        assert printed.startswith(note) and ("from_adapter=True continues" in printed) == offered
+        assert printed.startswith(note) and ("from_adapter=True" in printed) == offered
     checkpoint(run, 4)
     assert checkpoint_step(begin(run, longer, 1, from_adapter=True)) == 4
     assert begin(run, longer, 1, from_adapter=False) is None, "another training"
@@ -286,7 +286,7 @@ def test_only_a_finished_training_run_replaces_results(run, policy, python):
     assert list(kept["completion"]) == ["1 + 2 9", "1 + 1 9", "1 + 2 10", "1 + 1 10"]
     # another process may train the run now
     assert subprocess.run([python, "-c", TRAINS], cwd=PROJECT).returncode == 0
-    with pytest.raises(ValueError, match=r"was trained on other data .* --only 03,04,05"):
+    with pytest.raises(ValueError, match="--only 03,04,05"):
         run.section("training")
     section = run.manifest["training"]
     assert (section["seed"], section["data"], section["rewards"]) == (1, "f00d", ["r"])

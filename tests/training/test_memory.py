@@ -248,7 +248,7 @@ def test_a_picture_lengthens_the_prompt_and_keeps_vllm_awake():
     step = estimate(preset, config, 24.2e9, sees=True)
     assert step.training["vLLM awake"] == step.sampling["vLLM engine"]
     assert estimate(preset, config, 24.2e9).training["vLLM asleep"] == 1e9
-    with pytest.raises(ValueError, match=r"vLLM cannot sleep.*lower gpu_memory_utilization first"):
+    with pytest.raises(ValueError, match="gpu_memory_utilization"):
         check(replace(preset, gpu_memory_utilization=0.9), L4)
 
 
@@ -389,9 +389,6 @@ def test_4_bits_are_advised_against_for_some_families():
     assert "unsloth/Qwen3.5-9B" in line and "load_in_4bit=False" in line
 
 
-# --- The page -------------------------------------------------------------------------------------
-
-
 def test_docs_presets_shows_the_estimates():
     page = (PROJECT / "docs" / "presets.md").read_text(encoding="utf-8")
     rows = [line.strip("|\n ").split(" | ") for line in page.splitlines() if "| `" in line]
@@ -404,16 +401,3 @@ def test_docs_presets_shows_the_estimates():
         config, sees = config_of(preset.model_path), name.startswith("vision")
         assert peak == memory.size(estimate(preset, config, card, sees).peak)
         assert preset.model.split("/")[-1] in model or name == "pocket"
-
-
-def test_the_readme_shows_rows_of_docs_presets():
-    rows = {}
-    for page in ("docs/presets.md", "README.md"):
-        text = (PROJECT / page).read_text(encoding="utf-8")
-        table = [line.strip("| ").split(" | ") for line in text.splitlines() if "| `" in line]
-        rows[page] = table
-    peaks = {cells[0]: (cells[2], cells[-1]) for cells in rows["docs/presets.md"]}
-    shown = [cells for cells in rows["README.md"] if cells[1] in peaks]
-    assert len(shown) == 6
-    for _, name, model, peak in shown:
-        assert model.startswith(peaks[name][0]) and peak == peaks[name][1]

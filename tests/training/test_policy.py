@@ -241,7 +241,7 @@ def test_batches_are_halved_after_running_out_of_gpu_memory(model, tokenizer, mo
 def test_a_model_is_not_trained_by_two_trainers():
     model = load()
     assert reference.claim_for_training(model) is model
-    with pytest.raises(RuntimeError, match=r"run before.*Restart Kernel and Run All Cells"):
+    with pytest.raises(RuntimeError, match="Restart Kernel"):
         reference.claim_for_training(model)
 
 
@@ -293,7 +293,7 @@ def test_both_back_ends_give_the_same_logits_and_gradients():
 
 def test_a_model_without_the_requested_engine_is_refused(model):
     """On some cards Unsloth falls back to its own sampling."""
-    with pytest.raises(ValueError, match="Unsloth has started no vLLM engine"):
+    with pytest.raises(ValueError, match="vLLM engine"):
         policy.check_engine(model, replace(PRESETS["pocket"], engine="vllm"))
     policy.check_engine(model, PRESETS["pocket"])
 

@@ -52,12 +52,12 @@ def test_before_a_training_its_sampling_is_announced(within, capsys, processes):
     shape |= {"steps_per_generation": 2, "processes": processes}
     within(1e3, 12.8, round_takes=10.24, **shape)
     told = capsys.readouterr().out
-    assert "everything: at most about 52 s, at 160 tokens a second\n" in told
-    assert "300 steps, as the preset has: about 64.0 minutes at most, at 50 tokens a second" in told
+    assert "about 52 s, at 160 tokens" in told
+    assert re.search(r"300 steps.* 64\.0 minutes .* 50 ", told)
     # a round of 96 is measured as 64 completions: 32 tokens of these in 20.48 s, 100 a second
     large = shape | {"per_device_train_batch_size": 48, "steps_per_generation": None}
     within(1e3, 12.8, round_takes=20.48, **large | {"gradient_accumulation_steps": 2})
-    assert "about 96.0 minutes at most, at 100 tokens a second" in capsys.readouterr().out
+    assert re.search(r" 96\.0 minutes .* 100 ", capsys.readouterr().out)
 
 
 def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
@@ -76,7 +76,7 @@ def test_a_budget_below_the_fewest_rows_is_said_with_the_time_that_these_take(wi
     # 8 x 2 and 8 x 4 completions of 20 tokens, at 100 tokens a second: 9.6 s
     assert within(2.0, 12.8) == [8, 8]
     told = capsys.readouterr().out
-    assert "has room" not in told and re.search(r"is too short.* 8 of 64 .* about 10 s", told)
+    assert "has room" not in told and re.search(" 8 of 64 .* 10 s", told)
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(41.5, 0), (42.8, 0), (43.5, 9), (45.7, 20)])

@@ -208,6 +208,6 @@ def test_families_without_vllm_sample_through_transformers(
         assert presets.settle(settings, machine, sees=sees) == expected
         printed = capsys.readouterr().out
         assert bool(printed) == bool(left_out)
-        assert not left_out or re.match(f"Unsloth does not start vLLM {left_out}", printed)
+        assert not left_out or re.search(left_out, printed)
     # a preset's own model needs neither config.json nor a network
     assert presets.settle("l4", card).engine == "vllm"

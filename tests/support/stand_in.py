@@ -2,8 +2,8 @@
 GPU classes, its patches of Transformers, PEFT and TRL, the trainers that it writes, and, with
 `engine="vllm"`, a real vLLM engine beside the policy.
 
-`import stand_in` is the first cell of each notebook's copy; conftest.py has the environment that
-must be set. It imports no library: each of the following is done when a notebook has imported the
+`import stand_in` is the first cell of each notebook's copy; gpu_path/conftest.py has the
+environment that must be set. It imports no library: each of the following is done when a notebook has imported the
 module.
 
 What is replaced:
