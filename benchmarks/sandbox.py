@@ -127,7 +127,7 @@ def bare(jobs: list[Job], workers: int) -> None:
 
 
 def speed() -> list[str]:
-    """The table's rows: back end, workers, inputs, programs a second."""
+    """The table's rows: sandbox, workers, inputs, programs a second."""
     rows = []
     slow = {}
     for workers in (1, 2):
@@ -138,7 +138,7 @@ def speed() -> list[str]:
         rows.append(
             f"| bare subprocess | {workers} | 3 | {slow[workers]:,.0f} | {best:,.0f} | 1.0 |"
         )
-    for backend, count, inputs, bodies in (
+    for sandbox, count, inputs, bodies in (
         ("monty", 2000, 1, BODIES),
         ("monty", 2000, 3, BODIES),
         ("monty", 60, 1, [BUSY]),
@@ -147,14 +147,14 @@ def speed() -> list[str]:
         for workers in (1, 2):
             jobs = programs(count, inputs, bodies)
 
-            def run(jobs=jobs, backend=backend, workers=workers) -> None:
-                outcomes = run_code(jobs, Limits(), backend, workers)
+            def run(jobs=jobs, sandbox=sandbox, workers=workers) -> None:
+                outcomes = run_code(jobs, Limits(), sandbox, workers)
                 assert all(outcome.kind == "value" for part in outcomes for outcome in part)
 
-            run_code(jobs[:8], Limits(), backend, workers)  # the workers start
+            run_code(jobs[:8], Limits(), sandbox, workers)  # the workers start
             rate, best = a_second(run, count)
             beside = f"{rate / slow[workers]:.1f}" if bodies is BODIES else ""
-            name = backend if bodies is BODIES else f"{backend}, a loop of 200,000"
+            name = sandbox if bodies is BODIES else f"{sandbox}, a loop of 200,000"
             rows.append(f"| {name} | {workers} | {inputs} | {rate:,.0f} | {best:,.0f} | {beside} |")
             print(rows[-1], flush=True)
     return rows

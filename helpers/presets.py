@@ -260,9 +260,9 @@ def settle(
     If the engine was left to the suite and vLLM cannot run, a sentence is printed and Transformers
     samples. Unsloth would fall back silently or raise.
 
-    Only three things are refused alone: an unknown preset, an impossible value that was recorded,
-    and a rule about a value that is itself refused. So if this machine cannot train the preset, or
-    one of OF_THE_ENGINE is refused, nothing that depends on the engine "auto" is judged.
+    An unknown preset and an impossible value that was recorded are refused at once, because the
+    rest depends on them. A rule about a refused value is not judged. Nor is what this machine makes
+    of the engine, if it cannot train the preset, or if one of OF_THE_ENGINE is refused.
     """
     # 1. where the settings start
     if start == "auto":

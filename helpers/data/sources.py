@@ -210,8 +210,8 @@ _NAMES_OF_TRL = """
     trainer_state log_extra log_metric environments
 """
 _OPTIONS_OF_REWARDS = """
-    backend citations ignore_case limits maximum minimum ngram_size patterns relative_tolerance
-    schema share steps target threshold tolerance unit
+    citations ignore_case limits maximum minimum ngram_size patterns relative_tolerance
+    sandbox schema share steps target threshold tolerance unit
 """
 _RESERVED = set(f"{_OUR_NAMES} {_NAMES_OF_TRL} {_OPTIONS_OF_REWARDS}".split())
 

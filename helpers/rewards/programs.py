@@ -24,7 +24,7 @@ def tests_reward(
     share: bool = True,
     tags: TagFormat | None = None,
     limits: Limits | None = None,
-    backend: object = None,
+    sandbox: object = None,
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -36,7 +36,7 @@ def tests_reward(
     limits: for a program with all its tests; by default 1 s, 256 MB and 64 kB of output. A test
         that ends in an error or exceeds a limit is not passed. A time-out also fails the tests
         after it.
-    backend: see `run_code`.
+    sandbox: see `run_code`.
     log_metric: under TRL, logs the shares of completions without a verdict as
         `tests_reward/unreadable`, `tests_reward/unsupported` and `tests_reward/not_started`, and as
         `tests_reward/out_of_time` the share for which the batch had no time left; they score 0.
@@ -52,7 +52,7 @@ def tests_reward(
     ...              tests=[[{"stdin": "1 2", "stdout": "3"}]])
     [1.0]
     """
-    rows = _judge_batch(completions, tests, entry_point, tags, limits, backend)
+    rows = _judge_batch(completions, tests, entry_point, tags, limits, sandbox)
     _report(rows, log_metric)
     # An unsupported program scores 0 if another one was judged on the same tests.
     judged_tests = {row.tests_key for row in rows if not row.unjudged}
@@ -101,7 +101,7 @@ def program_of(completion: object, tags: TagFormat | None = None) -> str:
 # --- What programs did, for a reader --------------------------------------------------------------
 
 
-def verdicts(completions: list, tests: list, backend: object = None) -> list[str]:
+def verdicts(completions: list, tests: list, sandbox: object = None) -> list[str]:
     """Return a word for each program: "right" if it passes all its tests, else the outcome of its
     first failed test: "wrong value", the name of the error, or the kind of outcome.
 
@@ -110,7 +110,7 @@ def verdicts(completions: list, tests: list, backend: object = None) -> list[str
     ['right', 'ZeroDivisionError']
     """
     words = []
-    for row in _judge_batch(completions, tests, backend=backend):
+    for row in _judge_batch(completions, tests, sandbox=sandbox):
         if row.unjudged:
             words.append(row.unjudged)
         elif all(row.passed):
@@ -163,11 +163,11 @@ def _judge_batch(
     entry_point: list[str | None] | str | None = None,
     tags: TagFormat | None = None,
     limits: Limits | None = None,
-    backend: object = None,
+    sandbox: object = None,
 ) -> list[_Row]:
     """Run the programs of a batch on their tests, and return a row for each completion."""
     rows, jobs = _read_batch(completions, tests, entry_point, tags)
-    outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
+    outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, sandbox), strict=True))
     # Compare the outcomes with the expected values.
     for row in rows:
         row.outcomes = outcomes.get(row.job_key, row.outcomes)

@@ -25,7 +25,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from helpers import processes
-from helpers.judging.programs.sandbox import used_backends
+from helpers.judging.programs.sandbox import used_sandboxes
 from helpers.presets import OF_A_PROCESS
 from helpers.printing import transcript
 from helpers.rewards.common import reward_name, source_hash
@@ -221,9 +221,9 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     completions["completion"] = [as_text(list(turns)) for turns in completions["completion"]]
 
     # 3. Programs may be judged differently by another sandbox, so say which one it was.
-    if used_backends:
-        recorded["sandboxes"] = sorted(used_backends)
-        print(f"note: programs were judged by the sandbox {', '.join(sorted(used_backends))}")
+    if used_sandboxes:
+        recorded["sandboxes"] = sorted(used_sandboxes)
+        print(f"note: programs were judged by the sandbox {', '.join(sorted(used_sandboxes))}")
 
     # 4. Replace the results of an earlier training run.
     recorded["base"] = base_record(trainer.model, settings)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
-from sandboxes import BACKENDS
+from sandboxes import SANDBOXES
 
 from helpers.judging.programs.sandbox import Outcome
 
@@ -25,9 +25,9 @@ FAMILIES = list({escape.after: escape for escape in BATTERY}.values())
     [FAMILIES, pytest.param(BATTERY, marks=pytest.mark.slow)],
     ids=["families", "all"],
 )
-@BACKENDS
-def test_nothing_escapes(backend, battery, capfd):
-    won = {name: win for name, win in attempt(backend, battery).items() if win}
+@SANDBOXES
+def test_nothing_escapes(sandbox, battery, capfd):
+    won = {name: win for name, win in attempt(sandbox, battery).items() if win}
     assert won == {}
     assert capfd.readouterr() == ("", ""), "nothing is printed by our process"
 
@@ -38,7 +38,7 @@ class Naive:
     """
 
     def run(self, job, limits) -> list[Outcome]:
-        """Run a program like a back end."""
+        """Run a program like a sandbox."""
         program = f"{job.source}\nprint(solve(20))\nassert solve(20) == {ANSWER}\n"
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=600

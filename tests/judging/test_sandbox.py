@@ -1,11 +1,11 @@
-"""Programs in a sandbox: every back end gives the same outcomes, and only plain data comes out."""
+"""Programs in a sandbox: every sandbox gives the same outcomes, and only plain data comes out."""
 
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from sandboxes import BACKENDS, NEEDS_SANDLOCK, SAME, SHORT, call, script
+from sandboxes import NEEDS_SANDLOCK, SAME, SANDBOXES, SHORT, call, script
 
 from helpers.judging.programs import sandlock
 from helpers.judging.programs.sandbox import Job, Limits, Outcome, run_code
@@ -39,14 +39,14 @@ VALUES = [
 ]
 
 
-@BACKENDS
-def test_plain_data_goes_in_and_comes_out_the_same(backend):
-    outcomes = call(SAME, *((value,) for value in VALUES), backend=backend)
+@SANDBOXES
+def test_plain_data_goes_in_and_comes_out_the_same(sandbox):
+    outcomes = call(SAME, *((value,) for value in VALUES), sandbox=sandbox)
     assert [outcome.kind for outcome in outcomes] == ["value"] * len(VALUES)
     assert [repr(outcome.value) for outcome in outcomes] == [repr(value) for value in VALUES]
 
 
-@BACKENDS
+@SANDBOXES
 @pytest.mark.parametrize(
     "value",
     [
@@ -65,9 +65,9 @@ def test_plain_data_goes_in_and_comes_out_the_same(backend):
         "{type('A', (), {'__repr__': lambda self: '5'})()}",
     ],
 )
-def test_a_value_of_any_other_type_is_an_error(backend, value):
+def test_a_value_of_any_other_type_is_an_error(sandbox, value):
     source = f"from collections import deque\ndef f():\n    return {value}"
-    [outcome] = call(source, (), backend=backend)
+    [outcome] = call(source, (), sandbox=sandbox)
     assert (outcome.kind, outcome.error) == ("error", "TypeError")
     assert "plain data" in outcome.message
 
@@ -155,58 +155,58 @@ CASES = {  # a job, and the outcome of each input
 }
 
 
-@BACKENDS
+@SANDBOXES
 @pytest.mark.parametrize("case", CASES)
-def test_the_outcomes_of_a_program(backend, case):
+def test_the_outcomes_of_a_program(sandbox, case):
     job, expected = CASES[case]
-    [outcomes] = run_code([job], SHORT, backend)
+    [outcomes] = run_code([job], SHORT, sandbox)
     for outcome, wanted in zip(outcomes, expected, strict=True):
         error = wanted.error if "EOF when reading a line" in outcome.message else outcome.error
         assert replace(outcome, message="", error=error) == wanted, outcome
 
 
-@BACKENDS
+@SANDBOXES
 @pytest.mark.parametrize("returned", ["x", "[x] * 99", "{1: x}", "(x, [x, x])"])
-def test_a_value_that_contains_itself_is_refused_quickly(backend, returned):
+def test_a_value_that_contains_itself_is_refused_quickly(sandbox, returned):
     source = f"def f():\n    x = [1]\n    x.append(x)\n    return {returned}"
-    [outcome] = call(source, (), backend=backend, limits=Limits(seconds=20.0))
+    [outcome] = call(source, (), sandbox=sandbox, limits=Limits(seconds=20.0))
     assert outcome.kind in ("error", "output"), "it does not reach the time limit"
 
 
 # --- Scripts, and programs beside one another -----------------------------------------------------
 
 
-@BACKENDS
-def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(backend):
+@SANDBOXES
+def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(sandbox):
     stdin = "\n".join(["x" * 97, *map(str, range(3000)), "y" * 90_000])
     source = "print(len(input()), sum(int(input()) for at in range(3000)), len(input()))\n"
     source += "if __name__ == '__main__':\n    print('end')"
-    outcome = script(source, stdin, backend)
+    outcome = script(source, stdin, sandbox)
     assert (outcome.kind, outcome.output) == ("value", "97 4498500 90000\nend\n")
 
 
-@BACKENDS
-def test_nothing_passes_from_one_program_or_input_to_the_next(backend):
+@SANDBOXES
+def test_nothing_passes_from_one_program_or_input_to_the_next(sandbox):
     keeps = "import math\nleft = 5\ndef f(x):\n    x.append(1)\n    return x"
     first = Job(keeps, [("f", ([],)), ("f", ([],))])
     second = Job("def f():\n    return left", [("f", ())])
     runs = Job("n = input()\nprint(n)\nprint = None", stdin=["1", "2"])
-    outcomes = run_code([first, second, runs], SHORT, backend, workers=1)
+    outcomes = run_code([first, second, runs], SHORT, sandbox, workers=1)
     assert [outcome.value for outcome in outcomes[0]] == [[1], [1]]
     assert outcomes[1][0].error == "NameError"
     assert [outcome.output for outcome in outcomes[2]] == ["1\n", "2\n"]
 
 
-@BACKENDS
-def test_a_verdict_is_the_same_each_time(backend):
+@SANDBOXES
+def test_a_verdict_is_the_same_each_time(sandbox):
     source = "import random\nprint([random.random() for at in range(3)], {'a', 'b', 'c', 'd'})"
-    assert len({script(source, backend=backend).output for at in range(3)}) == 1
+    assert len({script(source, sandbox=sandbox).output for at in range(3)}) == 1
 
 
 # --- Limits ---------------------------------------------------------------------------------------
 
 
-@BACKENDS
+@SANDBOXES
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
@@ -215,22 +215,22 @@ def test_a_verdict_is_the_same_each_time(backend):
         ("while True: print('x' * 99)", "output"),
     ],
 )
-def test_an_exceeded_limit_is_the_outcome_of_the_remaining_inputs_too(backend, body, kind):
+def test_an_exceeded_limit_is_the_outcome_of_the_remaining_inputs_too(sandbox, body, kind):
     source = f"def f(n):\n    if n == 1:\n        return 'first'\n    {body}"
-    outcomes = call(source, (1,), (2,), (3,), backend=backend)
+    outcomes = call(source, (1,), (2,), (3,), sandbox=sandbox)
     assert outcomes[0].value == "first" and [outcome.kind for outcome in outcomes[1:]] == [kind] * 2
 
 
-@BACKENDS
-def test_all_inputs_or_runs_of_a_program_share_its_time(backend):
+@SANDBOXES
+def test_all_inputs_or_runs_of_a_program_share_its_time(sandbox):
     # half a minute's work on the fastest machine; a slow one still has time for the first input
     source = "def f(n):\n    x = 0\n    for at in range(10 ** 6 * (n > 0)):\n        x += at\n    return n"
-    outcomes = call(source, *((n,) for n in range(1000)), backend=backend)
+    outcomes = call(source, *((n,) for n in range(1000)), sandbox=sandbox)
     kinds = [outcome.kind for outcome in outcomes]
     assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
     source = "if input() == 'loop':\n    while True: pass\nprint('done')"
     job = Job(source, stdin=["go", "loop", "loop", "loop", "go"])
-    [outcomes] = run_code([job], Limits(seconds=1.0), backend)
+    [outcomes] = run_code([job], Limits(seconds=1.0), sandbox)
     assert [one.kind for one in outcomes] == ["value"] + ["timeout"] * 4
     assert outcomes[0].output == "done\n"
 
@@ -239,7 +239,7 @@ def test_all_inputs_or_runs_of_a_program_share_its_time(backend):
 
 
 class Clocked:
-    """A back end on a clock of its own. A program of `source` seconds uses them in its last call,
+    """A sandbox on a clock of its own. A program of `source` seconds uses them in its last call,
     and is stopped at its limit; "n/seconds" answers only the first n calls.
     """
 
@@ -301,14 +301,14 @@ def test_programs_that_cpython_cannot_read_keep_its_verdict_without_a_run_of_the
     )
     found = [(one.kind, one.error, one.message, one.output) for [one] in run_code(jobs)]
     assert not {*ran} & {*unread, *fine} and {*sets} <= {*ran}
-    alone = [one for [one] in run_code(jobs, backend="sandlock")]
+    alone = [one for [one] in run_code(jobs, sandbox="sandlock")]
     assert found == [(one.kind, one.error, one.message, one.output) for one in alone]
 
 
 def test_an_unknown_or_missing_back_end_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"'docker'.*monty, sandlock"):
-        run_code([Job("1")], backend="docker")
+        run_code([Job("1")], sandbox="docker")
     monkeypatch.setitem(sys.modules, "sandlock", None)
     sandlock._confinement.cache_clear()
     with pytest.raises(ValueError, match="pip install sandlock=="):
-        run_code([Job("1")], backend="sandlock")
+        run_code([Job("1")], sandbox="sandlock")

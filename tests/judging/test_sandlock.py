@@ -75,7 +75,7 @@ def f():
             pass
     return done + [os.getuid() == 0 or os.getgid() == 0]
 """
-    [outcome] = call(source, (), backend="sandlock", limits=Limits(seconds=20.0))
+    [outcome] = call(source, (), sandbox="sandlock", limits=Limits(seconds=20.0))
     assert outcome.value == [False], outcome
     assert before_it == (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
 
@@ -131,7 +131,7 @@ for file in range(64):
 print(held == ["pipe", os.makedev(1, 3), os.makedev(1, 3), "pipe"], held)
 """
     with open(os.__file__):  # a file open in our process
-        assert script(source, backend="sandlock").output.startswith("True")
+        assert script(source, sandbox="sandlock").output.startswith("True")
 
 
 @NEEDS_SANDLOCK

@@ -15,7 +15,7 @@ from sandboxes import NEEDS_SANDLOCK
 
 from examples.more_rewards import code_format_reward
 from helpers.judging.programs.monty import Sandbox
-from helpers.judging.programs.sandbox import Limits, Outcome, used_backends
+from helpers.judging.programs.sandbox import Limits, Outcome, used_sandboxes
 from helpers.laboratory.measures import Lab
 from helpers.laboratory.program_attacks import CODE_BATTERY
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
@@ -190,7 +190,7 @@ def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning
     good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
     tests = [ADD, "not json [", ADD[:2], [], ["assert add(x, 1) == 2"], ADD[:2]]
     completions = [good, good, needs, good, good, needs]
-    scores, (warning,), metrics = judged(completions, tests=tests, backend="monty")
+    scores, (warning,), metrics = judged(completions, tests=tests, sandbox="monty")
     assert scores == [1.0, None, None, None, None, None]
     assert re.match("tests_reward: 5 of 6 .*: 3 × .* 2 × .*heapq", warning)
     assert metrics == {
@@ -207,7 +207,7 @@ def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning
 def test_a_program_that_cannot_be_run_scores_0_beside_a_judged_one(beside):
     """With a None, it would leave its group and escape the negative advantage of a wrong program."""
     lacking = [f"import heapq\n{RIGHT_ADD}", f"{RIGHT_ADD}def g():\n    yield 1"]
-    in_monty = partial(tests_reward, backend="monty")
+    in_monty = partial(tests_reward, sandbox="monty")
     assert in_monty(lacking, tests=[ADD] * 2) == [None, None], "the row may need it"
     earned = [0.0, 0.0, float(beside == RIGHT_ADD)]
     assert in_monty([*lacking, beside], tests=[ADD] * 3) == earned
@@ -216,13 +216,13 @@ def test_a_program_that_cannot_be_run_scores_0_beside_a_judged_one(beside):
 
 @NEEDS_SANDLOCK
 def test_what_monty_cannot_judge_is_judged_by_cpython_where_sandlock_works():
-    used_backends.clear()
+    used_sandboxes.clear()
     programs = [f"import heapq\n{RIGHT_ADD}", f"{RIGHT_ADD}class A(int):\n    pass", RIGHT_ADD]
     wrong = [each.replace("a + b", "a - b") for each in programs]
     assert tests_reward(programs + wrong, tests=[ADD] * 6) == [1.0] * 3 + [0.25] * 3
     ordered = "def f(x): return list(set(x))"
     assert tests_reward([ordered], tests=[["assert f([3, 1, 2]) == [1, 2, 3]"]]) == [1.0]
-    assert used_backends >= {"monty", "sandlock"}
+    assert used_sandboxes >= {"monty", "sandlock"}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_what_monty_cannot_judge_is_judged_by_cpython_where_sandlock_works():
 def test_a_time_out_scores_0_and_a_failure_of_the_machine_is_none_with_a_warning(
     kind, score, expected
 ):
-    scores, warned, metrics = judged([RIGHT_ADD], tests=[ADD], backend=Counting(kind))
+    scores, warned, metrics = judged([RIGHT_ADD], tests=[ADD], sandbox=Counting(kind))
     assert scores == [score] and metrics["tests_reward/not_started"] == len(expected)
     assert len(warned) == len(expected) and all(map(str.__contains__, warned, expected))
 
@@ -274,7 +274,7 @@ DIFFERENT = [  # a program, its test, its score in monty
 @pytest.mark.filterwarnings("ignore:.*cannot run")
 @pytest.mark.parametrize(("program", "test", "score"), DIFFERENT)
 def test_known_differences_of_monty_score_none_and_using_the_machine_scores_0(program, test, score):
-    assert tests_reward([program], tests=[[test]], backend="monty") == [score]
+    assert tests_reward([program], tests=[[test]], sandbox="monty") == [score]
 
 
 LOOPS = [f"while {n}: pass" for n in range(1, 63)]
@@ -337,7 +337,7 @@ def test_a_script_may_read_and_write_in_the_usual_ways(program):
 
 
 def test_each_distinct_program_is_run_once_and_without_the_expected_values():
-    backend = Counting()
+    sandbox = Counting()
     completions = [
         fenced(RIGHT_ADD),
         f"Sure:\n{fenced(RIGHT_ADD)}",
@@ -345,8 +345,8 @@ def test_each_distinct_program_is_run_once_and_without_the_expected_values():
         "",
     ]
     tests = [f"{test} + 1337" for test in ADD]
-    assert tests_reward(completions, tests=[tests] * 4, backend=backend) == [0.0, 0.0, 0.5, 0.0]
-    assert len(backend.jobs) == 2 and "1337" not in repr(backend.jobs[0])
+    assert tests_reward(completions, tests=[tests] * 4, sandbox=sandbox) == [0.0, 0.0, 0.5, 0.0]
+    assert len(sandbox.jobs) == 2 and "1337" not in repr(sandbox.jobs[0])
 
 
 # --- In the laboratory ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ Attacks on the text of a completion are in `helpers.laboratory.attacks`.
 
 Sources: common harnesses (an exit code of 0 counted as passed; exec in the trainer's process),
 published reward hacks of coding models (always-equal objects, patched test runners, tests read from
-frames and /proc), and the manual of each back end.
+frames and /proc), and the manual of each sandbox.
 """
 
 import contextlib
@@ -47,14 +47,14 @@ class Escape:
     twice: bool = False
 
 
-def attempt(backend: object, battery: Sequence[Escape], workers: int = 2) -> dict[str, str | None]:
+def attempt(sandbox: object, battery: Sequence[Escape], workers: int = 2) -> dict[str, str | None]:
     """Run attacks, and return by name what each has won, in words, or None if it was contained."""
 
     def win_of(escape: Escape) -> str | None:
         source = escape.source.replace("@FOLDER@", folder).replace("@PORT@", str(port))
         job = Job(source, [("solve", (20,))] * escape.count)
         for _ in range(1 + escape.twice):
-            [outcomes] = run_code([job], _LIMITS, backend, workers)
+            [outcomes] = run_code([job], _LIMITS, sandbox, workers)
         return touched() or _won(outcomes)
 
     with _bait() as (folder, port, touched):

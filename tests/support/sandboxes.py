@@ -9,22 +9,22 @@ SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
 
 NO_SANDLOCK = ""  # why sandlock does not work on this machine
 try:
-    run_code([Job("1")], backend="sandlock")
+    run_code([Job("1")], sandbox="sandlock")
 except ValueError as error:
     NO_SANDLOCK = str(error)
 NEEDS_SANDLOCK = pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
 SANDLOCK = pytest.param("sandlock", marks=NEEDS_SANDLOCK)
-BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
+SANDBOXES = pytest.mark.parametrize("sandbox", ["monty", SANDLOCK])
 
 
-def call(source: str, *inputs, backend="monty", limits: Limits = SHORT) -> list[Outcome]:
+def call(source: str, *inputs, sandbox="monty", limits: Limits = SHORT) -> list[Outcome]:
     """Return the outcome of f for each tuple of arguments."""
     [outcomes] = run_code(
-        [Job(source, [("f", arguments) for arguments in inputs])], limits, backend
+        [Job(source, [("f", arguments) for arguments in inputs])], limits, sandbox
     )
     return outcomes
 
 
-def script(source: str, stdin: str = "", backend="monty", limits: Limits = SHORT) -> Outcome:
-    [[outcome]] = run_code([Job(source, stdin=[stdin])], limits, backend)
+def script(source: str, stdin: str = "", sandbox="monty", limits: Limits = SHORT) -> Outcome:
+    [[outcome]] = run_code([Job(source, stdin=[stdin])], limits, sandbox)
     return outcome

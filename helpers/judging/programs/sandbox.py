@@ -6,8 +6,8 @@ A program's function is called inside the sandbox, and its value is compared out
 expected value never enters the sandbox, and only plain data leaves it. So a program's exit code,
 its printed verdict, its `__eq__` and its exceptions decide nothing.
 
-`run_code` chooses the back ends: monty first, then sandlock for the programs that monty may get
-wrong. `_run_batch` runs a batch with one of them, and shares out the time. A back end runs one
+`run_code` chooses the sandboxs: monty first, then sandlock for the programs that monty may get
+wrong. `_run_batch` runs a batch with one of them, and shares out the time. A sandbox runs one
 program at a time, `_run`. At the end, `decode` reads the values that leave a sandbox.
 """
 
@@ -24,7 +24,7 @@ from typing import Literal
 
 from helpers.judging.workers import slowness
 
-# The back ends, and the time that each has for a batch of up to 64 programs, as a multiple of the
+# The sandboxs, and the time that each has for a batch of up to 64 programs, as a multiple of the
 # time limit of one program.
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.05 s per program.
@@ -34,7 +34,7 @@ _SLICE = 1 / 8  # the part of its time limit that every program of a batch gets 
 _BUSY = 1.3  # a machine that is slower by this factor is busy; also the margin of what it then gets
 SOURCE_MOST = 50_000  # characters; a policy's program has some thousands
 
-used_backends: set[str] = set()  # the names of those that ran programs in this process
+used_sandboxes: set[str] = set()  # the names of those that ran programs in this process
 _late_before: list[int] = []  # the late programs of the last batch of this process
 
 
@@ -79,7 +79,7 @@ class Outcome:
         "value": the call returned `value`, or the script ended.
         "error": the program raised `error`, the name of an exception, with the text `message`.
         "timeout", "memory", "output": the program exceeded this limit.
-        "unsupported": the back end cannot run the program; `message` says why.
+        "unsupported": the sandbox cannot run the program; `message` says why.
         "not started": the machine failed; `message` says how.
     output: what the program printed, up to the limit. seconds: how long the program had run.
     unordered: the items of a list may be in another order than in CPython. cut_short: the batch had
@@ -99,12 +99,12 @@ class Outcome:
 def run_code(
     jobs: Sequence[Job],
     limits: Limits | None = None,
-    backend: object = None,
+    sandbox: object = None,
     workers: int | None = None,
 ) -> list[list[Outcome]]:
     """Return the outcomes of each job, one per input.
 
-    backend: "monty", "sandlock", or an object of your own with a method `run(job, limits)`, which
+    sandbox: "monty", "sandlock", or an object of your own with a method `run(job, limits)`, which
         returns the outcomes of a program and is called from several threads. None: two passes.
         Monty runs all programs. If sandlock works on this machine, it then runs those that monty
         cannot run, that ended with an error, or that may give another order in CPython, and its
@@ -113,31 +113,31 @@ def run_code(
 
     How time is shared: in each pass, every program first gets a slice, an eighth of its time limit.
     Then those that need longer share the budget of the pass, and none gets more than its limit. The
-    budget is 5 times the time limit of one program (10 if `backend` is "sandlock" or an object),
+    budget is 5 times the time limit of one program (10 if `sandbox` is "sandlock" or an object),
     and more for over 64 programs. If it does not suffice for all, those with the fewest calls left
     come first. A warning counts the programs that were stopped because the budget was used up. If
     the machine is busy, slices and budgets become longer, by the time that a reference computation
     takes.
 
-    Raise ValueError if the back end is not known or does not work on this machine.
+    Raise ValueError if the sandbox is not known or does not work on this machine.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
     ('value', 42)
     """
     limits = limits or Limits()
-    if isinstance(backend, str) and backend not in _BUDGETS:
+    if isinstance(sandbox, str) and sandbox not in _BUDGETS:
         raise ValueError(
-            f"the sandbox {backend!r} is not known. Known: {', '.join(_BUDGETS)}; or an object "
+            f"the sandbox {sandbox!r} is not known. Known: {', '.join(_BUDGETS)}; or an object "
             "with run()."
         )
 
-    # 1. The first pass, of all programs. It is the only one if a back end is given. An object may
+    # 1. The first pass, of all programs. It is the only one if a sandbox is given. An object may
     # be as slow as sandlock, so it gets the same budget.
-    first = "monty" if backend is None else backend
+    first = "monty" if sandbox is None else sandbox
     budget = _BUDGETS[first] if isinstance(first, str) else _BUDGETS["sandlock"]
     outcomes = _run_batch(jobs, limits, first, workers, budget)
-    if backend is not None:
+    if sandbox is not None:
         return outcomes
 
     # 2. Find the programs for which CPython has the last word, by their place in `jobs`.
@@ -197,18 +197,18 @@ def _syntax_errors(sources: Sequence[str], limits: Limits) -> list[Outcome | Non
 
 
 def _run_batch(
-    jobs: Sequence[Job], limits: Limits, backend: object, workers: int | None, budget: float
+    jobs: Sequence[Job], limits: Limits, sandbox: object, workers: int | None, budget: float
 ) -> list[list[Outcome]]:
-    """Return the outcomes of all jobs, run with one back end.
+    """Return the outcomes of all jobs, run with one sandbox.
 
     A program that reaches its limit of time is late, and may be run again with a longer one. Jobs
     are named by their places in `jobs`.
 
     budget: of up to _BATCH programs, as in _BUDGETS.
     """
-    if isinstance(backend, str):
-        used_backends.add(backend)
-        backend = importlib.import_module(f"helpers.judging.programs.{backend}").Sandbox()
+    if isinstance(sandbox, str):
+        used_sandboxes.add(sandbox)
+        sandbox = importlib.import_module(f"helpers.judging.programs.{sandbox}").Sandbox()
     workers = workers or os.cpu_count() or 1
     budget *= limits.seconds * max(1.0, len(jobs) / _BATCH)
     outcomes: list[list[Outcome]] = [[]] * len(jobs)
@@ -220,7 +220,7 @@ def _run_batch(
         def run(waiting: Sequence[int], seconds: float) -> list[int]:
             """Run these jobs with this limit of time, and return those that are late."""
             limited = replace(limits, seconds=seconds)
-            results = threads.map(lambda place: _run(backend, jobs[place], limited), waiting)
+            results = threads.map(lambda place: _run(sandbox, jobs[place], limited), waiting)
             late = []
             for place, job_outcomes in zip(waiting, results, strict=True):
                 outcomes[place] = job_outcomes
@@ -292,13 +292,13 @@ def _margin() -> float:
     return _BUSY * slower if slower > _BUSY else 1.0
 
 
-def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
+def _run(sandbox: object, job: Job, limits: Limits) -> list[Outcome]:
     """Return the outcomes of one job. A program that is too long never enters the sandbox."""
     if len(job.source) > SOURCE_MOST:
         message = f"the program has more than {SOURCE_MOST} characters."
         return [Outcome("error", error="SyntaxError", message=message)] * job.count
     if job.calls:
-        return backend.run(job, limits)
+        return sandbox.run(job, limits)
     # Run a script again for each text. All runs share the time limit.
     outcomes = []
     seconds_left = limits.seconds
@@ -306,7 +306,7 @@ def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
         outcome = limit_outcome("timeout", limits)
         if seconds_left > 0:
             one_run = replace(job, stdin=(text,))
-            [outcome] = backend.run(one_run, replace(limits, seconds=seconds_left))
+            [outcome] = sandbox.run(one_run, replace(limits, seconds=seconds_left))
         seconds_left -= outcome.seconds
         outcomes.append(outcome)
     return outcomes
