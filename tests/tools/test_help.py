@@ -1,5 +1,7 @@
+import os
 import runpy
 import sys
+from unittest import mock
 
 import pytest
 
@@ -11,9 +13,9 @@ PROGRAMS = [path for path in sorted(FILES) if '__name__ == "__main__"' in path.r
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_help_is_printed_before_any_work(program, monkeypatch, capsys):
-    """In this process, which has imported what takes long."""
+    """In this process, which has imported what takes long, and whose environment is put back."""
     monkeypatch.setattr(sys, "argv", [str(program), "--help"])
-    with pytest.raises(SystemExit) as stopped:
+    with mock.patch.dict(os.environ), pytest.raises(SystemExit) as stopped:
         runpy.run_path(str(program), run_name="__main__")
     assert not stopped.value.code
     assert capsys.readouterr().out.startswith("usage: ")
