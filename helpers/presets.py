@@ -221,14 +221,6 @@ OF_A_PROCESS = (
     "gradient_accumulation_steps",
     "steps_per_generation",
 )
-# The settings that decide which library samples on a machine, and what that takes.
-OF_THE_ENGINE = (
-    "model",
-    "load_in_4bit",
-    "backend",
-    "engine",
-    "vllm_importance_sampling_correction",
-)
 
 
 def settings_in(names: dict, among: Iterable[str] = SETTINGS) -> dict:
@@ -261,8 +253,8 @@ def settle(
     samples. Unsloth would fall back silently or raise.
 
     An unknown preset and an impossible value that was recorded are refused at once, because the
-    rest depends on them. A rule about a refused value is not judged. Nor is what this machine makes
-    of the engine, if it cannot train the preset, or if one of OF_THE_ENGINE is refused.
+    rest depends on them. A rule about a refused value is not judged. Nor is which library samples
+    here, which may need a file of the model from the hub, if anything was refused before.
     """
     # 1. where the settings start
     if start == "auto":
@@ -309,7 +301,7 @@ def settle(
         obstacle = _obstacle(settings, machine)
         if obstacle:
             refused.append(obstacle)
-        elif wrong.keys().isdisjoint(OF_THE_ENGINE):
+        elif not refused and not wrong:
             settings = _fit(settings, machine, sees, changes, refused)
 
     # 5. which values go together; a run that recorded a misfit did run, by the rules of its time

@@ -388,10 +388,8 @@ NO_VLLM = "engine='vllm': vLLM needs an NVIDIA GPU"
         ("pocket", {"max_steps": 0} | RATE, ["max_steps=0 must be", "would ruin 'org/other'"]),
         ("l4", {"beta": -1.0}, ["beta=-1.0", "'l4' needs an NVIDIA GPU"]),
         ("l4", {"warmup_steps": 300}, ["warmup_steps=300 is not less", "'l4' needs an NVIDIA GPU"]),
-        ("pocket", {"beta": -1.0, "engine": "vllm"}, ["beta=-1.0", NO_VLLM]),
         ("pocket", {"temperature": 3, "engine": "vllm"}, ["temperature=3: vLLM samples", NO_VLLM]),
         ("pocket", {"engine": "vllm"} | PLAIN, ["engine='vllm' needs backend='unsloth'", NO_VLLM]),
-        ("pocket", {"bta": 1} | CORRECTING, ["'bta' is not a setting", "needs vLLM on a GPU"]),
     ],
 )
 def test_faults_of_several_kinds_are_named_in_one_error(preset, given, said):

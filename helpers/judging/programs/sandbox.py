@@ -6,7 +6,7 @@ A program's function is called inside the sandbox, and its value is compared out
 expected value never enters the sandbox, and only plain data leaves it. So a program's exit code,
 its printed verdict, its `__eq__` and its exceptions decide nothing.
 
-`run_code` chooses the sandboxs: monty first, then sandlock for the programs that monty may get
+`run_code` chooses the sandboxes: monty first, then sandlock for the programs that monty may get
 wrong. `_run_batch` runs a batch with one of them, and shares out the time. A sandbox runs one
 program at a time, `_run`. At the end, `decode` reads the values that leave a sandbox.
 """
@@ -24,7 +24,7 @@ from typing import Literal
 
 from helpers.judging.workers import slowness
 
-# The sandboxs, and the time that each has for a batch of up to 64 programs, as a multiple of the
+# The sandboxes, and the time that each has for a batch of up to 64 programs, as a multiple of the
 # time limit of one program.
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.05 s per program.
