@@ -93,7 +93,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
         "data: 119 of 122 rows usable (dropped: 1 × answer is a missing value, 2 × question with "
     )
     assert f"{told}two answers); 90 to train on, 29 held out" in done.stdout
-    run = Run("mine")
+    run = Run(typed[typed.index("--run") + 1])
     (tmp_path / "mine.py").unlink()  # from here on the run's copy is read
     assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
     recorded = run.section("training")
