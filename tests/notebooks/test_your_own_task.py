@@ -100,7 +100,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     assert recorded["own_rewards"] == "rewards/mine.py:my_reward*1"
     assert recorded["judge"] == "judge/mine.py:my_reward*1"
     small = ["samples=2", "sampled_questions=8"]
-    assert run_notebooks("mine", None, "04,05", small) == 0
+    assert run_notebooks(run.name, None, "04,05", small) == 0
     assert run.evaluation["merged"]["n"] == 29
 
 
