@@ -114,7 +114,7 @@ class Preset:
     load_in_4bit: bool = _of_01(True, _ANY, to="from_pretrained", spelt=True, does=
         "quantise the frozen weights to 4 bits")
     backend: str = _unpassed("unsloth", ["unsloth", "transformers"], of=("01", "03"), does=
-        "the training library; transformers: PEFT and TRL alone (a CPU needs Unsloth's patch)")
+        "the training library; transformers: without Unsloth, except for its patch on a CPU")
     engine: str = _unpassed("auto", ["auto", "transformers", "vllm"], of=_both, does=
         "the library that samples; auto: vLLM on a GPU that supports it, else Transformers")
     gpu_memory_utilization: float = _of_01(0.6, (0.05, 1.0), to="from_pretrained", does=
@@ -179,7 +179,7 @@ class Preset:
     num_iterations: int = _setting(1, _COUNT,
         "updates on the same completions; with 1 and one round per update, every ratio is 1")
     vllm_importance_sampling_correction: bool | None = _setting(None, _ANY,
-        "weight tokens by the policy's probability / vLLM's; None: in 4 bits, from 100 steps on")
+        "weight tokens by the policy's / vLLM's probability; None: in 4-bit runs of 100 steps or more")
     # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
     # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting("token_truncate", _RATIOS,

@@ -5,6 +5,7 @@ the question and finds the letter of the answer; the functions below it are its 
 """
 
 import re
+from typing import NamedTuple
 
 from helpers.data.files import Dropped, parse_literal
 
@@ -62,10 +63,20 @@ def options_in(value: object) -> dict:
     return by_label
 
 
-def with_options(question: str, options: dict, answer: object) -> tuple[str, str, str]:
-    """Return the question with its options below it, the letter of its answer, and a note:
-    NUMBERED if the answer was given as the number of an option, else "". The options are not
-    repeated if the question already shows each of them with its letter.
+class Choice(NamedTuple):
+    """A question with its options below it, and the letter of its answer.
+
+    note: NUMBERED if the answer was given as the number of an option, else "".
+    """
+
+    question: str
+    letter: str
+    note: str
+
+
+def with_options(question: str, options: dict, answer: object) -> Choice:
+    """Return the question as a choice among its options. They are not repeated if the question
+    already shows each of them with its letter.
 
     options: from `options_in`.
     answer: a label, the text of an option, both (`B. blue`), or the number of an option, counted
@@ -75,7 +86,7 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
     of the other rows then probably count from 1.
 
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
-    ('Which is red?\\nA. sky\\nB. blood', 'B', '')
+    Choice(question='Which is red?\\nA. sky\\nB. blood', letter='B', note='')
     """
     texts = _texts_of(options)
     labels = [_name(label) for label in options]
@@ -91,7 +102,7 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
     else:
         place = _place_by_name(answer, labels, texts)
         note = ""
-    return _shown(question, texts), LETTERS[place], note
+    return Choice(_shown(question, texts), LETTERS[place], note)
 
 
 def _texts_of(options: dict) -> list[str]:

@@ -15,6 +15,7 @@ import io
 import math
 import random
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 from PIL.ExifTags import Base as Exif
@@ -158,10 +159,17 @@ def as_rgb(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
-def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
-    """Return the file of a user's picture as it is trained with: upright, in RGB, and with at most
-    max_pixels; also the SHA-256 of its pixels, and whether it was scaled down. If the user's file
-    needs no change, it is kept as it is.
+class Prepared(NamedTuple):
+    """The file of a picture, the SHA-256 of its pixels, and whether it was scaled down."""
+
+    file: bytes
+    pixel_hash: bytes
+    was_scaled_down: bool
+
+
+def prepare_picture(image: object, folder: Path, max_pixels: int) -> Prepared:
+    """Return a user's picture as it is trained with: upright, in RGB, and with at most max_pixels.
+    If the user's file needs no change, it is kept as it is.
 
     image: the bytes of a file, a path relative to the folder, or {"bytes": …, "path": …} as in
         datasets.Image. Dropped if it is not a picture.
@@ -189,4 +197,4 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
         picture.save(buffer, file_format, quality=95)
         file = buffer.getvalue()
     pixel_hash = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
-    return file, pixel_hash, scale < 1
+    return Prepared(file, pixel_hash, was_scaled_down=scale < 1)

@@ -208,12 +208,10 @@ def usable_rows(
 
             # its picture, if it has one, must be readable
             if "image" in row.values:
-                file, pixel_hash, was_scaled_down = prepare_picture(
-                    row.values["image"], folder, max_pixels
-                )
-                row.values["image"] = file
-                row.pixel_hash = pixel_hash
-                if was_scaled_down:
+                picture = prepare_picture(row.values["image"], folder, max_pixels)
+                row.values["image"] = picture.file
+                row.pixel_hash = picture.pixel_hash
+                if picture.was_scaled_down:
                     account.formats["an image made smaller (max_pixels)"] += 1
             elif row.values.get("source_image") or row.values.get("source_images"):
                 account.formats["an image that is not read (see columns, and notebook 11)"] += 1

@@ -46,6 +46,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 # Limits of processor time, in seconds of a quiet machine. Most honest judgements take 5 to 50 ms, a
 # few take 300 ms. In the first round, every row of a batch has the same limit, whatever the other
@@ -123,6 +124,16 @@ def scores_or_none(kind: str, rows: list[tuple]) -> list[float | None]:
     return [score_of[row] for row in rows]
 
 
+class Attempt(NamedTuple):
+    """An attempt to judge a row: its score, or None without one; the processor time that it took,
+    in seconds of a quiet machine; and whether it was stopped at its limit.
+    """
+
+    score: float | None
+    seconds: float
+    was_stopped: bool
+
+
 class Worker:
     """The training process's side of one worker process, which is started again if it has ended."""
 
@@ -144,10 +155,10 @@ class Worker:
                 # 1. Judge each row, and collect those that need longer.
                 stopped = []
                 for row in waiting:
-                    score, seconds, was_stopped = self.judge(row, limit)
-                    scores[row] = score
-                    time_left -= seconds
-                    if was_stopped:
+                    attempt = self.judge(row, limit)
+                    scores[row] = attempt.score
+                    time_left -= attempt.seconds
+                    if attempt.was_stopped:
                         stopped.append(row)
                 # 2. In another round, they share the time that is left. They start from the
                 # beginning, so without much more time each would be stopped again.
@@ -158,12 +169,8 @@ class Worker:
                 waiting = stopped
         return scores
 
-    def judge(self, row: tuple, seconds: float) -> tuple[float | None, float, bool]:
-        """Judge a row. Return its score, or None without one; the processor time that it took; and
-        whether it was stopped at its limit. Times are in seconds of a quiet machine.
-
-        seconds: the limit of processor time.
-        """
+    def judge(self, row: tuple, seconds: float) -> Attempt:
+        """Judge a row. seconds: its limit of processor time, on a quiet machine."""
         while True:
             # 1. Send the row, with the limit that it needs on this machine. If the worker has
             # ended, writing fails, and there is no reply either.
@@ -179,13 +186,13 @@ class Worker:
             if not reply:
                 self.start()
                 self.wait_until_ready()
-                return None, seconds + _GRACE, False
+                return Attempt(None, seconds + _GRACE, was_stopped=False)
             score, processor_seconds, new_slowness = json.loads(reply)
 
             # 3. The child was killed, inside one long operation. On a slow machine an honest
             # judgement has such operations, too, so the row may get more time in a later round.
             if processor_seconds is None:
-                return None, seconds + _GRACE, True
+                return Attempt(None, seconds + _GRACE, was_stopped=True)
 
             # 4. The child replied. If it stopped the row on a machine that has become slower, the
             # row did not get its time: judge it again.
@@ -194,7 +201,7 @@ class Worker:
             was_stopped = score is None
             became_slower = self.slowness > 1.3 * slowness_when_sent
             if not (was_stopped and became_slower):
-                return score, processor_seconds / slowness_when_sent, was_stopped
+                return Attempt(score, processor_seconds / slowness_when_sent, was_stopped)
 
     def wait_until_ready(self) -> None:
         """Start the process again if it has ended; raise LookupError if it does not get ready."""

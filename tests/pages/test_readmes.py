@@ -14,8 +14,9 @@ from helpers import PROJECT
 
 TRIED = """
 texts = ["So.\\nAnswer: 1/2", "**Answer:** 0.5", "Answer: 0.4", "1/2", "Answer: 4. Answer: 0.5"]
+texts.append("Answer: 0.5. Answer: 4")
 said = [[{"role": "assistant", "content": text}] for text in texts]
-assert correctness(said, answer=[0.5] * 5) == [1.0, 1.0, 0.0, 0.0, 0.0]
+assert correctness(said, answer=[0.5] * 6) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 assert passed == [True, True]
 """
 TORCH = ["torch", "trl", "unsloth"]

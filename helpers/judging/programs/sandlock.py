@@ -24,7 +24,7 @@ import time
 import warnings
 from dataclasses import replace
 from functools import lru_cache
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from helpers.judging.programs.sandbox import Job, Limits, Outcome, decode, limit_outcome
 
@@ -154,14 +154,12 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
             end = began + limits.seconds
 
             # 3. Read the outcomes.
-            outcomes, exceeded, was_closed = _read_outcomes(
-                process.stdout, poll, job.count, limits, end
-            )
+            read = _read_outcomes(process.stdout, poll, job.count, limits, end)
 
             # 4. End the process. If it has closed its output by itself, it first gets the rest of
             # its time to end, at most a second.
             seconds_left = end - time.monotonic()
-            patience = min(1.0, max(0.001, seconds_left)) if was_closed else 0.001
+            patience = min(1.0, max(0.001, seconds_left)) if read.closed else 0.001
             ended = process.wait(timeout=patience)
             seconds = time.monotonic() - began
     except (RuntimeError, OSError) as error:  # the machine failed, not the program
@@ -169,26 +167,35 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
         return [failed] * job.count
 
     # 5. The calls without an outcome have that of the limit, or of the way the process ended.
-    if exceeded is not None:
-        last = exceeded
+    if read.exceeded is not None:
+        last = read.exceeded
     elif ended.reason == ExitReason.SIGNALED:
         message = f"it crashed the interpreter (signal {ended.signal})."
         last = Outcome("error", error="Crash", message=message)
     else:
         message = "it ended the process before it was done."
         last = Outcome("error", error="SystemExit", message=message)
-    outcomes += [last] * (job.count - len(outcomes))
+    outcomes = read.outcomes + [last] * (job.count - len(read.outcomes))
     return [replace(outcome, seconds=seconds) for outcome in outcomes]
+
+
+class _Read(NamedTuple):
+    """What a program returned: the outcomes of its first calls, and why there are no more.
+
+    exceeded: the outcome of a limit that the program exceeded; None if it exceeded none.
+    closed: True if the program closed its output, most often by ending, before it was done.
+    """
+
+    outcomes: list[Outcome]
+    exceeded: Outcome | None = None
+    closed: bool = False
 
 
 def _read_outcomes(
     output: BinaryIO, poll: select.poll, count: int, limits: Limits, end: float
-) -> tuple[list[Outcome], Outcome | None, bool]:
+) -> _Read:
     """Read an outcome per line until there are `count`, the program closes its output, or it
     exceeds a limit.
-
-    Return the outcomes; the outcome of the limit that the program exceeded, None if it exceeded
-    none; and whether it closed its output, most often by ending, before it was done.
 
     poll: waits for the output. end: when the program's time is over, on the monotonic clock.
     """
@@ -197,16 +204,16 @@ def _read_outcomes(
     while len(outcomes) < count:
         seconds_left = end - time.monotonic()
         if seconds_left <= 0 or not poll.poll(1000 * seconds_left):
-            return outcomes, limit_outcome("timeout", limits), False
+            return _Read(outcomes, exceeded=limit_outcome("timeout", limits))
         if len(unfinished) > 12 * limits.output + 20_000:  # more than any outcome needs
-            return outcomes, limit_outcome("output", limits), False
+            return _Read(outcomes, exceeded=limit_outcome("output", limits))
         data = output.read(65536)
         if not data:
-            return outcomes, None, True
+            return _Read(outcomes, closed=True)
         *lines, unfinished = (unfinished + data).split(b"\n")
         missing = count - len(outcomes)
         outcomes += [_read_outcome(line, limits) for line in lines[:missing]]
-    return outcomes, None, False
+    return _Read(outcomes)
 
 
 def _read_outcome(line: bytes, limits: Limits) -> Outcome:
