@@ -179,7 +179,7 @@ class Preset:
     num_iterations: int = _setting(1, _COUNT,
         "updates on the same completions; with 1 and one round per update, every ratio is 1")
     vllm_importance_sampling_correction: bool | None = _setting(None, _ANY,
-        "weight tokens by the policy's / vLLM's probability; None: in 4-bit runs of 100 steps or more")
+        "weight tokens by the policy's / vLLM's probability; None: 4-bit runs of 100 steps or more")
     # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
     # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting("token_truncate", _RATIOS,
