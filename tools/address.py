@@ -31,7 +31,7 @@ def write(project: Path, url: str) -> None:
         cited.read_text(encoding="utf-8") + f"repository-code: {url}\n", encoding="utf-8"
     )
     for notebook in sorted(project.glob("notebooks/*.ipynb")):
-        _change(notebook, r'repository = \\"[^"\\]*\\"', f'repository = \\"{url}\\"')
+        _change(notebook, r'(?<=REPOSITORY\\"\) or \\")[^"\\]*', url)
 
     readme = project / "README.md"
     text = readme.read_text(encoding="utf-8")

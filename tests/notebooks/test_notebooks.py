@@ -239,10 +239,12 @@ def test_a_notebook_before_the_one_it_needs_names_that_one(machine, execute, num
 def colab(tmp_path, python):
     """Run the notebooks' first cell, then more, in a process in an empty folder."""
 
-    def run(more: str = "", typed: str = "", **environment) -> subprocess.CompletedProcess:
+    def run(
+        more: str = "", typed: str = "", folder: Path = tmp_path, **environment
+    ) -> subprocess.CompletedProcess:
         return subprocess.run(
             [python, "-c", cells(PATHS[0])[0].source + more],
-            cwd=tmp_path,
+            cwd=folder,
             env=os.environ | environment,
             input=typed,
             capture_output=True,
@@ -270,4 +272,14 @@ def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(tmp
 def test_the_colab_cell_names_an_address_that_is_not_the_projects(tmp_path, colab, typed):
     done = colab(typed=f"{typed}\n", COLAB_RELEASE_TAG="test", GRPO_REPOSITORY="")
     assert f"repository '{typed}' does not exist" in done.stderr  # git's own words
-    assert list(tmp_path.iterdir()) == []
+    assert done.returncode and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("inside", ["", "notebooks"])
+def test_the_colab_cell_clones_nothing_into_a_clone(tmp_path, colab, inside):
+    """In Colab, too, `python -m helpers run` executes notebooks in the clone's notebooks/."""
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    done = colab(folder=tmp_path / inside, COLAB_RELEASE_TAG="test", GRPO_REPOSITORY="nowhere")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.rglob("*")} == {"helpers", "notebooks"}

@@ -1,0 +1,13 @@
+"""The rest of a notebook's first cell in Colab and Kaggle, once it has cloned the project: install
+what is missing, and make the clone the working directory."""
+
+import os
+import sys
+from pathlib import Path
+
+project = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(project))
+from helpers import environment  # noqa: E402  # found only from here on
+
+environment.set_up_hosted()  # raises if the session must be restarted: then this cell runs again
+os.chdir(project)
