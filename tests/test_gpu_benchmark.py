@@ -34,9 +34,12 @@ WITHOUT = ["merge_proof", "sampling", "learning", "decode"]  # the parts that ne
 def test_a_setting_that_the_live_trainer_has_otherwise_is_named(
     args, trainer, said, tmp_path, monkeypatch
 ):
+    from trl import GRPOConfig
+
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     settings = grpo_step.settings_for("pocket", rehearse=True)
-    live = lessons.configuration(Run("live"), settings, this_machine(), seed=1)
+    keywords = lessons.lesson_keywords(Run("live"), settings, this_machine(), seed=1)
+    live = GRPOConfig(**keywords)
     for name, value in args.items():
         setattr(live, name, value)
     compared, problems = grpo_step.differences(

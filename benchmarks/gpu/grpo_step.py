@@ -65,7 +65,7 @@ def step(settings: Preset, result: common.Result):
     """
     import pandas as pd
     from datasets import Dataset
-    from trl import GRPOTrainer
+    from trl import GRPOConfig, GRPOTrainer
 
     from helpers.training import lessons, policy
     from helpers.training.trial_steps import trial_step
@@ -73,8 +73,8 @@ def step(settings: Preset, result: common.Result):
     model, tokenizer = policy.load(settings)
     model = policy.add_adapter(model, settings, seed=1)
     machine, run = this_machine(), Run(f"gpu-check-{settings.backend}")
-    config = lessons.configuration(run, settings, machine, seed=1)
-    config.save_strategy = "no"
+    keywords = lessons.lesson_keywords(run, settings, machine, seed=1)
+    config = GRPOConfig(**keywords, save_strategy="no")
     prompt = [{"role": "user", "content": "What is 1 + 2? " * (settings.max_prompt_length // 12)}]
     train = pd.DataFrame({"prompt": [prompt] * 64})
     trial = trial_step(model, tokenizer, config, [every_other], train, settings, machine)

@@ -15,7 +15,7 @@ __getattr__ = door(
         "checkpoints": "History begin checkpoint_step keep load_adapter",
         "difficulty": "keep_pass_rates rows_between",
         "held_out": "held_out_looks keep_apart",
-        "lessons": "configuration train",
+        "lessons": "lesson_keywords",
         "memory": "check_memory=check",
         "policy": "LORA_TARGETS add_adapter check_engine import_unsloth load load_whole "
         "lora_targets standby text_only",

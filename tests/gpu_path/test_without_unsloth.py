@@ -19,11 +19,11 @@ settings = settle(PRESETS["pocket"], max_completion_length=16, **changed)
 policy.import_unsloth(settings)
 model, tokenizer = policy.load(settings)
 model = policy.add_adapter(model, settings, seed=1)
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 trainer = GRPOTrainer(
     model=model,
     processing_class=tokenizer,
-    args=lessons.configuration(Run("plain_lesson"), settings, this_machine(), seed=1),
+    args=GRPOConfig(**lessons.lesson_keywords(Run("plain_lesson"), settings, this_machine(), seed=1)),
     reward_funcs=[lambda completions, **columns: [float(i % 2) for i in range(len(completions))]],
     train_dataset=Dataset.from_pandas(load_task("arithmetic/sums", train_size=64).train),
 )

@@ -7,7 +7,6 @@ preset and loss, the others for every preset.
 
 import ast
 import functools
-import inspect
 import json
 import os
 import subprocess
@@ -99,8 +98,6 @@ print("\\n" + json.dumps(built))
 @functools.cache
 def _source(where: str) -> str:
     """The code that makes the configuration of a place."""
-    if where == "lessons":
-        return inspect.getsource(training.configuration)
     (path,) = PROJECT.glob(f"notebooks/{where}_*.ipynb")
     cells = (cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
     (source,) = (cell.source for cell in cells if "config = GRPOConfig(" in cell.source)
@@ -110,6 +107,9 @@ def _source(where: str) -> str:
 def passed(where: str, settings: Preset) -> dict:
     """The keywords that a place gives to `GRPOConfig` with these settings."""
     run = SimpleNamespace(path=str, name="a")
+    machine = SimpleNamespace(gpu="a GPU", only_fp16=False)
+    if where == "lessons":
+        return training.lesson_keywords(run, settings, machine, 1)
     names = {
         "grpo_keywords": grpo_keywords,
         "unspelt_keywords": unspelt_keywords,
@@ -118,14 +118,13 @@ def passed(where: str, settings: Preset) -> dict:
         "chosen": settings,
         "steps": settings.max_steps,
         "fast": settings.engine == "vllm",
-        "machine": SimpleNamespace(gpu="a GPU", only_fp16=False),
+        "machine": machine,
         "run": run,
         "folder": run,
         "seed": 1,
         "only_fp16": False,
         "report_to": "none",
         "changes": {},
-        "differs": {},
         "reward_weights": [1.0, 0.25],
         "weights": [1.0, 0.25, 0.0],
         "held_out": None,

@@ -2,7 +2,7 @@
 
 from datasets import Dataset
 from transformers import PrinterCallback
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
@@ -29,7 +29,7 @@ def test_a_bonus_alone_raises_the_entropy(fresh, tmp_path, monkeypatch):
         trainer = GRPOTrainer(
             model=model,
             processing_class=tokenizer,
-            args=lessons.configuration(Run("a"), settings, this_machine(), 1),
+            args=GRPOConfig(**lessons.lesson_keywords(Run("a"), settings, this_machine(), 1)),
             reward_funcs=[equal_reward],
             train_dataset=Dataset.from_pandas(ROWS),
         )

@@ -9,7 +9,7 @@ import pytest
 import vllm_cpu
 from datasets import Dataset
 from transformers import PrinterCallback
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
@@ -116,7 +116,7 @@ def test_a_training_ends_completions_at_the_stop_text_and_counts_them_as_ended(
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
-        args=lessons.configuration(Run("a"), settings, this_machine(), 1),
+        args=GRPOConfig(**lessons.lesson_keywords(Run("a"), settings, this_machine(), 1)),
         reward_funcs=[length_reward],
         train_dataset=Dataset.from_pandas(ROWS.train),
     )
