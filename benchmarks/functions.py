@@ -63,7 +63,7 @@ them.
 `benchmarks/results/functions.md`.
 """
 WAYS = {
-    "right": "right",
+    "right": "correct",
     "hard_coded": "hard-coded: a table of the visible tests",
     "wrong": "wrong: something forgotten or mixed up",
     "broken": "does not run",
@@ -102,7 +102,7 @@ def rows(model, tokenizer, precision: str) -> list[str]:
             score for text, score in zip(texts, seen, strict=True) if functions.is_hard_coded(text)
         ]
         low, high = wilson_interval(right, n)
-        run = sum(verdict in ("right", "wrong value") for verdict in verdicts(texts, hidden))
+        run = sum(verdict in ("correct", "wrong value") for verdict in verdicts(texts, hidden))
         shares = [f"{part / n:.1%}" for part in (right, sum(seen), len(tables), run)]
         passing = f"{sum(tables) / len(tables):.1%}" if tables else "–"
         interval = f"{low:.1%} to {high:.1%}"

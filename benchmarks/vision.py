@@ -60,7 +60,7 @@ def main() -> None:
 One question about each of 256 held-out images is answered at temperature 1; accuracies have 95% Wilson intervals. *Blind* replaces each image with a grey
 one. *Swapped* uses the image of another row with the same question.
 
-| seed | model | sighted | blind | swapped | blind floor | swapped picture has the same answer |
+| seed | model | sighted | blind | swapped | blind floor | swapped image has the same answer |
 |---|---|---|---|---|---|---|
 """ + "\n".join([*lines, "", *(failed or ["Every seed passes the script's checks."])])
     RESULTS.write_text(text + "\n", encoding="utf-8")

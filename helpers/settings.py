@@ -130,9 +130,9 @@ class Preset:
     num_generations: int = _setting(8, (2, math.inf), spelt=True, does=
         "completions per question (the group)")
     per_device_train_batch_size: int = _setting(8, _COUNT, spelt=True, does=
-        "completions per forward pass; decrease if out of memory")
+        "completions per forward pass")
     gradient_accumulation_steps: int = _setting(2, _COUNT, spelt=True, does=
-        "forward passes per update; if you halve the batch size, double this")
+        "forward passes per update")
     steps_per_generation: int | None = _setting(None, _COUNT,
         "forward passes per round of sampling; None: as many as an update has")
 

@@ -48,7 +48,7 @@ def _draw_pass_rates(
     dead_share: the share of groups whose completions all have the same reward.
     """
     title = f"Pass rate of each question\n({dead_share:.0%} of groups are dead)"
-    panel(title, "questions", axes, xlabel=f"share of {size} completions that are right")
+    panel(title, "questions", axes, xlabel=f"share of {size} completions that are correct")
     rates = [rate for rate in pass_rates if rate is not None]
     bins = [(right - 0.5) / size for right in range(size + 2)]
     axes.hist(rates, bins=bins, color=BLUE, edgecolor="white")

@@ -46,7 +46,7 @@ def score_conditions(texts: dict[str, list[str]], rows: pd.DataFrame) -> dict:
     """Return an entry of evaluation.json: the `score` with pictures, and in it `blind`, `swapped`
     (accuracy, ci95, n) and `same_answer`.
 
-    same_answer: the share of rows for which the swapped picture has the same answer. This is the
+    same_answer: the share of rows for which the swapped image has the same answer. This is the
     swapped accuracy of a policy that always reads its picture correctly.
     """
     rows = rows.drop(columns=["image"])
@@ -69,9 +69,7 @@ def summary(name: str, entry: dict) -> list[str]:
         measured = entry.get(condition, entry)
         low, high = measured["ci95"]
         lines.append(f"{name}, {condition:<8} {measured['accuracy']:.1%} ({low:.1%} to {high:.1%})")
-    lines.append(
-        f"the swapped picture has the same answer in {entry['same_answer']:.1%} of the rows"
-    )
+    lines.append(f"the swapped image has the same answer in {entry['same_answer']:.1%} of the rows")
     return lines
 
 

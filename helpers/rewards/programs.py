@@ -102,19 +102,19 @@ def program_of(completion: object, tags: TagFormat | None = None) -> str:
 
 
 def verdicts(completions: list, tests: list, sandbox: object = None) -> list[str]:
-    """Return a word for each program: "right" if it passes all its tests, else the outcome of its
+    """Return a word for each program: "correct" if it passes all its tests, else the outcome of its
     first failed test: "wrong value", the name of the error, or the kind of outcome.
 
     >>> programs = ["def f(n):\\n    return n", "def f(n):\\n    return 1 / n"]
     >>> verdicts(programs, [["assert f(1) == 1", "assert f(0) == 0"]] * 2)
-    ['right', 'ZeroDivisionError']
+    ['correct', 'ZeroDivisionError']
     """
     words = []
     for row in _judge_batch(completions, tests, sandbox=sandbox):
         if row.unjudged:
             words.append(row.unjudged)
         elif all(row.passed):
-            words.append("right")
+            words.append("correct")
         else:
             first = row.outcomes[row.passed.index(False)]
             words.append("wrong value" if first.kind == "value" else first.error or first.kind)

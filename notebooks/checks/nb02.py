@@ -86,7 +86,7 @@ def check_strict_reward(reward, format_reward, train, fmt, settings) -> str:
     if tried.faults:
         return f"{tried.faults[0]}. A reward gives one finite number for every text."
     if (earned := table.loc["honest and right", "strict_reward"]) < 1:
-        return f"An honest right answer earns {earned:.2f}, not 1.0. Compare the content of the answer block with the answer."
+        return f"An honest correct answer earns {earned:.2f}, not 1.0. Compare the content of the answer block with the answer."
     if table["wins"].any():
         hole = table.sort_values(["wins", "gain"]).iloc[-1]
         return f"A hole is left, {hole.name!r}: it earns {hole['total']:.2f} in total. It writes {hole['example'][:120]!r}."
@@ -95,7 +95,7 @@ def check_strict_reward(reward, format_reward, train, fmt, settings) -> str:
             return f"A hole is left: if the answer is 7, the answer block {block!r} earns {score:.2f}."
     wrong = table.loc["honest and wrong", "strict_reward"]  # nan if it gives None
     if (earned, wrong) != (1.0, 0.0):
-        return f"An honest right answer earns {earned:.2f}, a wrong one {wrong:.2f}. Give 1.0 and 0.0, nothing else."
-    return "Right: no attack beats an honest wrong answer, and an honest right one earns 1.0."
+        return f"An honest correct answer earns {earned:.2f}, a wrong one {wrong:.2f}. Give 1.0 and 0.0, nothing else."
+    return "Right: no attack beats an honest wrong answer, and an honest correct one earns 1.0."
     ### END HIDDEN TESTS
     return "Noted. This edition does not say whether it is right."

@@ -12,7 +12,9 @@ def check_diagnosis(answer):
         return f"Choose one of: {', '.join(names)}."
     ### BEGIN HIDDEN TESTS
     messages = {
-        "healthy": "Right: correctness rises with the reward, nothing is cut off, and more groups are dead as more are right.",
+        "healthy": (
+            "Right: correctness rises with the reward, nothing is cut off, and more groups are dead because more answers are correct."
+        ),
         "dead groups": "More groups are dead at the end, but correctness has risen. In C they were dead from the start.",
         "truncated answers": "The length grows, but nothing is cut off: see the dotted line among the shares.",
         "hacked reward": "Correctness rises with the reward. If a reward is hacked, it does not.",
@@ -67,7 +69,7 @@ def check_predicted(answer):
     if near(reward, 0.52):
         return "0.52 is what correctness earns. Add what the format earns, with its weight."
     if near(reward, 0.65):
-        return "You paid for the format only where the answer is right. B always writes it."
+        return "You paid for the format only where the answer is correct. B always writes it."
     if near(reward, 1.52):
         return "The format has a weight of 0.25."
     if not near(reward, 0.77):
@@ -75,9 +77,7 @@ def check_predicted(answer):
     if near(accuracy, 52):
         return "The mean reward is right. Give the accuracy as a share, from 0 to 1."
     if not near(accuracy, 0.52):
-        return "The mean reward is right. The accuracy is the share of right answers, whatever the format earns."
-    return (
-        "Right: B earns more than A, 0.77 against 0.75, and is right less often. Choose by accuracy, which notebook 5 measures."
-    )
+        return "The mean reward is right. The accuracy is the share of correct answers, whatever the format earns."
+    return "Right: B earns more than A, 0.77 against 0.75, but is correct less often. Choose by accuracy, as in notebook 5."
     ### END HIDDEN TESTS
     return "Noted: it is checked when handed in."

@@ -55,9 +55,9 @@ def check_pass_at_8(answer, evaluation):
     known = [
         (expected, right),
         (8 * p, "Chances do not simply add up: 8 p can exceed 1. Begin with the chance that all eight are wrong."),
-        (p**8, "p to the power of 8 is the chance that all eight samples are right. One right sample is enough."),
+        (p**8, "p to the power of 8 is the chance that all eight samples are correct. One correct sample is enough."),
         (1 - expected, "That is the chance that all eight are wrong. pass@8 is the opposite."),
-        (1 - p**8, "You took the opposite of 'all right', which is 'at least one wrong'. Take the opposite of 'all wrong'."),
+        (1 - p**8, "You took the opposite of 'all correct', which is 'at least one wrong'. Take the opposite of 'all wrong'."),
         (measured, "That is what was measured. Compute what p alone predicts."),
         (100 * expected, "That is in per cent: divide by 100."),
     ]

@@ -15,13 +15,13 @@ def check_worst(answer) -> str:
         "hard to easy": "Hard questions are a good start here: they tell the two workings apart, "
         "and they come while the learning rate is high. What the policy learns there stays when "
         "easy questions follow.",
-        "carries only": "Easy questions are not needed here: careful working is right on them too, "
+        "carries only": "Easy questions are not needed here: careful working is correct on them too, "
         "so a policy that learned it elsewhere loses nothing there.",
     }
     if answer.strip().lower() in mistakes:
         return mistakes[answer.strip().lower()]
     return (
-        "Right: without a carry the careless working is right as well, so the first third of the "
+        "Right: without a carry the careless working is correct as well, so the first third of the "
         "steps rewards both. Pupils may need easy questions first; a policy needs questions on "
         "which the working it should learn earns more."
     )

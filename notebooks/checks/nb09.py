@@ -54,8 +54,8 @@ def check_means(answer):
         (near[0.5], "You forgot the luck: one in seven of the 35% also passes the visible tests."),
         (near[0.35], "You forgot the tables: they always pass the visible tests."),
         (near[0.85], "A program that runs has not passed: only one in seven of the wrong ones does."),
-        (not near[0.55], f"The mean visible_reward is not {visible:g}: add the right ones, the tables and the lucky ones."),
-        (not math.isclose(hidden, 0.3, abs_tol=0.005), f"The mean hidden_reward is not {hidden:g}: only the right ones pass."),
+        (not near[0.55], f"The mean visible_reward is not {visible:g}: add the correct ones, the tables and the lucky ones."),
+        (not math.isclose(hidden, 0.3, abs_tol=0.005), f"The mean hidden_reward is not {hidden:g}: only correct ones pass."),
     ]
     right = "Right: 0.55 and 0.30. To the first reward, a table is as good as an honest program, and easier to get right."
     message = next((message for wrong, message in mistakes if wrong), right)

@@ -16,7 +16,7 @@ def check_floor(answer):
     elif abs(answer - 0.9) < 1e-6:
         message = "That is the floor of the first half alone."
     else:
-        message = "Take the share of each half that its most frequent answer gets right, and average the two."
+        message = "Take the share of each half for which its most frequent answer is correct, and average the two."
     ### END HIDDEN TESTS
     return message
 
@@ -30,11 +30,11 @@ def check_kind(answer):
     name = str(answer).strip().casefold()
     if name == "count":
         message = (
-            "Right: it looks there, too, but counting, it looks at the upper row alone. Such a look is right in 38%, "
+            "Right: it looks there, too, but counting, it looks at the upper row alone. Such a look is correct in 38%, "
             "a guess in 54%. Most questions pay for a look, and so it looks at all of them."
         )
     elif name in ("color", "left"):
-        message = "There it is right far more often than before."
+        message = "There it is correct far more often than before."
     else:
         message = f"There is no kind {answer!r}. There are: color, count, left."
     ### END HIDDEN TESTS
@@ -42,7 +42,7 @@ def check_kind(answer):
 
 
 def check_points(answer):
-    """Judge the points of a gain that came from the pictures."""
+    """Judge the points of a gain that came from the images."""
     if answer is None:
         return "Not answered yet: set points."
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
@@ -54,7 +54,7 @@ def check_points(answer):
     elif abs(answer - 9) < 1e-6:
         message = "9 points is the whole gain. How much of it does the blind accuracy gain, too?"
     elif abs(answer - 2) < 1e-6:
-        message = "2 points is what the pictures bring now. What did they bring before?"
+        message = "2 points is what the images bring now. What did they bring before?"
     else:
         message = "Take sighted minus blind after the training, and subtract the same before it."
     ### END HIDDEN TESTS

@@ -101,12 +101,12 @@ SHOWN = [
     ("08", "by_carries = ", "2 ", 1, 1, 1),
     ("08", "verdicts = []", "14 intervals, ", 0, 3, 3),
     ("08", "", "  0.0003: shown: -", 2, 0.01, 1),
-    # of 09: untrained, the policy solves nearly every task sometimes, and greedily; with the
+    # of 09: the base model solves nearly every task sometimes, and greedily; with the
     # visible tests as its reward it looks answers up, with the hidden ones it becomes reliable
-    ("09", 'passing("untrained")', "pass@1", 0, 50, 70),
-    ("09", 'passing("untrained")', "pass@1", 3, 30, 45),
-    ("09", 'passing("untrained")', "pass@8", 3, 95, 100),
-    ("09", 'passing("untrained")', "greedy", 3, 95, 100),
+    ("09", 'passing("base model")', "pass@1", 0, 50, 70),
+    ("09", 'passing("base model")', "pass@1", 3, 30, 45),
+    ("09", 'passing("base model")', "pass@8", 3, 95, 100),
+    ("09", 'passing("base model")', "greedy", 3, 95, 100),
     ("09", 'passing("visible tests")', "pass@1", 0, 90, 100),
     ("09", 'passing("visible tests")', "pass@1", 3, 0, 20),
     ("09", 'passing("visible tests")', "greedy", 3, 0, 10),

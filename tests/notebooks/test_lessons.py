@@ -108,7 +108,7 @@ REFUSED = [
     ("10", {"rows_file": "{here}/words.jsonl", "holdout_size": 50}, "40 rows are too few to hold"),
     ("10", {"rows_file": "{here}/text.jsonl"}, "row 1 cannot be played: Guessing.reset"),
     ("10", {"success": "0.4"}, "success='0.4' must be a number"),
-    ("11", {"picture": "{here}/words.jsonl"}, "cannot identify image file"),  # Pillow's
+    ("11", {"image": "{here}/words.jsonl"}, "cannot identify image file"),  # Pillow's
     ("11", {"holdout_size": 0}, "holdout_size=0"),
 ]
 

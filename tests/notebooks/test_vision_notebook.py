@@ -33,6 +33,6 @@ def test_a_picture_of_ones_own_is_converted_and_resized(execute, machine, tmp_pa
     path = tmp_path / "mine.png"
     Image.new("LA", (640, 300), (255, 0)).save(path)  # grey, with transparency
     run = Run("own")
-    printed = execute("11", run, picture=str(path), max_steps=4, shortcut_steps=0)
+    printed = execute("11", run, image=str(path), max_steps=4, shortcut_steps=0)
     assert "Which color is the circle?\n  <think>" in printed
     assert "count alone" not in printed

@@ -5,7 +5,6 @@ it refuses bad input.
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 
@@ -75,7 +74,6 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
 ):
     text = "\n".join(cell.source for cell in nbformat.read(notebook("07"), as_version=4).cells)
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (command,) = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     # a reward may ask for the file's other columns
     program = program.replace("answer, **columns", "answer, customer, **columns")
     (tmp_path / "mine.py").write_text(program, encoding="utf-8")
@@ -83,7 +81,11 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     sums = sums[["question", "answer"]].set_axis([*"qa"], axis=1).assign(customer="Emil")
     faulty = [{"q": "What is 1 + 1?", "a": "N/A"}, {"q": sums["q"][0], "a": "wrong"}]
     pd.concat([sums, pd.DataFrame(faulty)]).to_csv(tmp_path / "mine.csv", index=False)
-    typed = shlex.split(command.replace("\\\n", " "))
+    typed = [
+        "python",
+        *["-m", "helpers", "run", "--run", "my-task", "--only", "07", "-p", "source=mine.csv"],
+    ]
+    typed += ["-p", 'columns={"question": "q", "answer": "a"}', "-p", "rewards=mine.py:my_reward"]
     few = ["max_steps=2", "early_stopping=2", "judge=mine.py:my_reward"]
     called = [sys.executable, *typed[1:], *(word for one in few for word in ("-p", one))]
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "CUDA_VISIBLE_DEVICES": ""}

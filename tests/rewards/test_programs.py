@@ -425,7 +425,7 @@ def one_line(expression: str) -> str:
 @pytest.mark.parametrize(
     ("program", "verdict"),
     [
-        (one_line("sum(xs)"), "right"),
+        (one_line("sum(xs)"), "correct"),
         (one_line("len(xs)"), "wrong value"),
         (one_line("sum(xs"), "SyntaxError"),
         (one_line("xs.sum()"), "AttributeError"),

@@ -53,7 +53,7 @@ WRONG = {
             "a list of messages",
         ),
         (_reward("1"), "A hole is left, 'honest and wrong'"),
-        (_reward("0"), "An honest right answer earns 0.00, not 1.0"),
+        (_reward("0"), "An honest correct answer earns 0.00, not 1.0"),
         (_reward("float('nan')"), "returned nan, which is not a finite number"),
         (_reward("1 / len(text)"), "ZeroDivisionError"),
         ("lambda completions: [1.0, 0.0]", "TRL calls a reward with"),

@@ -25,7 +25,7 @@ WRONG = {
         ("(1.52, 0.52)", "a weight of 0.25"),
         ("(0.8, 0.52)", "multiply each reward's mean"),
         ("(0.77, 52)", "as a share"),
-        ("(0.77, 0.77)", "The accuracy is the share of right answers"),
+        ("(0.77, 0.77)", "The accuracy is the share of correct answers"),
         ("(10**400, 0.5)", "Give two numbers"),
         ("0.77", "Give two numbers"),
     ],
