@@ -13,7 +13,8 @@ def check_diagnosis(answer):
     ### BEGIN HIDDEN TESTS
     messages = {
         "healthy": (
-            "Right: correctness rises with the reward, nothing is cut off, and more groups are dead because more answers are correct."
+            "Right: correctness rises with the reward, nothing is cut off, "
+            "and more groups are dead because more answers are correct."
         ),
         "dead groups": "More groups are dead at the end, but correctness has risen. In C they were dead from the start.",
         "truncated answers": "The length grows, but nothing is cut off: see the dotted line among the shares.",
