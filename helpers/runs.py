@@ -149,6 +149,12 @@ class Run:
             return path
         raise FileNotFoundError(f"{self.show(relative)} is not there. {self._remedy(relative)}")
 
+    def rows(self, side: str):
+        """Return a DataFrame of the questions of a side, "train" or "holdout", one per row."""
+        import pandas as pd
+
+        return pd.read_parquet(self.require(f"data/{side}.parquet"))
+
     def _remedy(self, relative: str, when: str = "first, with the same run name") -> str:
         """Return a sentence that tells which notebook to run for a file of this run, and how."""
         others = sorted(path.parent.name for path in runs_folder().glob("*/manifest.json"))

@@ -44,7 +44,7 @@ def main(parsed: argparse.Namespace) -> int:
     training = run.section("training")
     tags = TagFormat.parse(run.section("data")["tags"])
     table = pd.read_parquet(run.require("completions.parquet"))
-    train = pd.read_parquet(run.require("data/train.parquet")).drop_duplicates("question")
+    train = run.rows("train").drop_duplicates("question")
 
     # 2. Judge the completions again, and measure what GRPO would learn from the new totals.
     with contextlib.redirect_stdout(sys.stderr):
