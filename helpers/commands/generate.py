@@ -74,7 +74,7 @@ def main(parsed: argparse.Namespace) -> int:
     `completion`, `answer` (the content of the answer block, or null) and `model` (the run, and when
     its model was merged). A blank question, or one too long for the model, gets an empty
     completion. Lines already in the output are kept. Raise ValueError or OSError, before the model
-    is loaded, for a call that cannot work and for an unusable input or output file.
+    is loaded, if the call cannot work or the input or output file is unusable.
     """
     environment.quiet()
     run = Run(parsed.run)

@@ -43,7 +43,7 @@ def defaults(numbers: list[str]) -> dict[str, object]:
     """Return the parameters of these notebooks with their default values. If two notebooks have one
     parameter, the value of the later one counts, unless it is None.
 
-    Raise ValueError for a number that no notebook has.
+    Raise ValueError if no notebook has one of the numbers.
     """
     paths = notebook_paths()
     values = {}

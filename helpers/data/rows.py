@@ -262,7 +262,7 @@ def _normal_form(question: str) -> str:
 
 def _read_texts(row: Row, account: Account, kind: str | None, answers_are_texts: bool) -> None:
     """Replace a row's question and answer by the texts found in them, and set its kind. The account
-    records how they were found. Dropped if there is no clear question or answer.
+    records how they were found. Raise Dropped if there is no clear question or answer.
 
     kind: that of all rows; None: each row has its own, or none.
     """
@@ -311,7 +311,7 @@ _MISSING = re.compile(
 
 
 def _clean_text(name: str, value: object, kind: str | None) -> str:
-    """Return a question or an answer as text without spaces around it; Dropped if it is not text.
+    """Return a question or an answer as text without spaces around it. Raise Dropped if it is not text.
 
     name: "question" or "answer", for the message.
 
@@ -346,8 +346,8 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
 
 def _list_as_text(items: list, kind: str | None) -> str:
     """Return an answer that is a list of numbers or expressions as the text of one answer, of kind
-    set or mathematics. Dropped for any other kind, and for words, which may have commas of their
-    own.
+    set or mathematics. Raise Dropped if the kind is another, or if items are words, which may have
+    commas of their own.
 
     >>> _list_as_text([3, "x + 1", [1, 2]], "set")
     '3, x + 1, (1, 2)'

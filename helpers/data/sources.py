@@ -43,7 +43,7 @@ def read_source(
     `options` if the source has them, and `split` ("train" or "holdout") if the source is split.
     The sizes and the seed matter only to generated sources; any other source is read whole.
 
-    Raise ValueError for an unknown source, and for columns that are not there.
+    Raise ValueError if the source is unknown, or if columns are not there.
     """
     source = str(source)
     mapping = check_columns(columns)

@@ -119,8 +119,8 @@ class Lab(RewardsUnderTest):
             (reward name to score), and columns of the row such as `answer`. By default, the suite's
             own cases, which take the columns they lack from your `rows`.
 
-        Raise ValueError for a line that is not such an object, and for an expected score of an
-        unknown reward.
+        Raise ValueError if a line is not such an object, or if an expected score is of an unknown
+        reward.
         """
         # 1. Read the cases, and refuse an expected score of an unknown reward.
         loaded = suite_cases(self.tags) if path is None else load_cases(path)

@@ -424,7 +424,7 @@ class Signals:
     def pinsker_bound(self) -> float:
         """Return how much the mean of any reward can differ between the present policy and the
         reference, as a share of the reward's range: at most sqrt(KL / 2), with the KL of whole
-        completions (Pinsker's inequality). Raise NotLogged without a KL or lengths.
+        completions (Pinsker's inequality). Raise NotLogged if a KL or lengths are missing.
         """
         per_token = self.last_window(self.series("kl", MIN_ROWS)).mean()
         tokens = self.last_window(self.series("completions/mean_length", MIN_ROWS)).mean()

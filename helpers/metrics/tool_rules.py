@@ -55,7 +55,7 @@ def unfinished_episodes(signals: Signals) -> Finding | None:
 
     completions/clipped_ratio does not show such episodes, because they end with an end token.
     """
-    # Raise NotLogged without tools: a user's own reward may be called `finished`.
+    # Raise NotLogged if there are no tools: a user's own reward may be called `finished`.
     signals.series("tools/call_frequency")
     finished = signals.series("rewards/finished/mean")
     return _too_often(

@@ -52,7 +52,7 @@ def task_reward(
         `task_reward/out_of_time`.
 
     The verifiers are third-party code that reads a policy's text, so they run in a worker process
-    with a time limit; a verifier that fails or is too slow scores 0.0. Raises LookupError if
+    with a time limit; a verifier that fails or is too slow scores 0.0. Raise LookupError if
     reasoning-gym is not installed.
 
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])

@@ -55,7 +55,7 @@ def questions_within(
 
     seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
         embedded model, so that the lessons print the same numbers on the slowest machine.
-        Raise ValueError for anything else.
+        Raise ValueError if it is anything else.
     tables: printed name -> the three fields of a `Plan`. All tables keep the same share of their
         rows, and at least FEWEST rows, even if these take longer than the budget.
     extras: tables that share what the others leave, one after the other, and may keep no row.

@@ -340,7 +340,7 @@ _MADE = {
 def decode(written: object, depth: int = 0) -> object:
     """Return the value that `driver.encode` wrote as nested lists [kind, *parts].
 
-    The lists may be forged: raise ValueError for anything that `encode` does not write.
+    The lists may be forged. Raise ValueError if `encode` does not write such lists.
 
     >>> decode(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
     [1, (2.5, {'a'}), {None: True}]
