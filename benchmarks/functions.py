@@ -156,7 +156,7 @@ def write_seeds(seeds: list[int]) -> None:
 
 `python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {machine()}.
 The table shows pass@1 on both kinds of tests for 150 held-out tasks, with eight programs each, sampled at temperature 1 with 4-bit weights. The 95%
-Wilson intervals count tasks. The last column compares one program per task with the untrained policy, on hidden tests, with Newcombe's paired interval.
+Wilson intervals count tasks. The last column compares one program per task with the base model, on hidden tests, with Newcombe's paired interval.
 
 | seed | trained with | visible tests | hidden tests | hidden, greedy | hard-coded | difference on hidden tests |
 |---|---|---|---|---|---|---|

@@ -119,7 +119,7 @@ def plan(chosen: Recipe) -> list[str]:
 
 def row(chosen: Recipe, evaluation: dict, card: str) -> str:
     """Return the row of benchmarks/results/published.md: theirs beside the greedy accuracy of the
-    trained policy, with its 95% Wilson interval, and of the untrained one.
+    trained policy, with its 95% Wilson interval, and of the base model.
 
     evaluation: of the recipe's run; card: what it ran on. Raise ValueError if it has another number of questions than the
     recipe.

@@ -11,7 +11,7 @@
 | `helpers/agents/` | 10, agents in environments | 10 | `tests/agents/` |
 | `helpers/laboratory/` | does cheating pay? | 02, 03, 07, 10 | `tests/laboratory/` |
 | `helpers/commands/` | `python -m helpers COMMAND` | | `tests/commands/` |
-| `helpers/pocket/` | the embedded models | | `tests/tools/` |
+| `helpers/pocket/` | the pocket models | | `tests/tools/` |
 
 The modules that stand directly in `helpers/` serve every stage:
 

@@ -243,7 +243,7 @@ def check_model(model: str) -> None:
 
 
 def hub_failure(what: str, error: Exception) -> str:
-    """Return an error message for a data set or model that could not be downloaded."""
+    """Return an error message for a dataset or model that could not be downloaded."""
     return (
         f"{what} could not be fetched ({type(error).__name__}: "
         f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "

@@ -311,7 +311,8 @@ _MISSING = re.compile(
 
 
 def _clean_text(name: str, value: object, kind: str | None) -> str:
-    """Return a question or an answer as text without spaces around it. Raise Dropped if it is not text.
+    """Return a question or an answer as text without spaces around it. Raise Dropped if it is not
+    text.
 
     name: "question" or "answer", for the message.
 

@@ -212,7 +212,7 @@ class TransformersSampler:
 
 
 # A shared prefix is computed once if that saves more than this many multiplications, about a second
-# on a CPU. The embedded models' prompts stay below: each is then computed by itself.
+# on a CPU. The pocket models' prompts stay below: each is then computed by itself.
 PREFIX_PAYS = 1e11
 
 

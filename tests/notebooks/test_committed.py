@@ -85,7 +85,7 @@ SHOWN = [
     ("06", "asked = train_rows.sample", "groups of 16 ", 2, 0.1, 0.13),
     ("06", "asked = train_rows.head(64)", "temperature 1: ", 0, 30, 40),
     ("06", "asked = train_rows.head(64)", "temperature 2: ", 0, 2, 8),
-    # of 07: examples in the prompt do harm, greedily the untrained model was never right, and one
+    # of 07: examples in the prompt do harm, greedily the base model was never correct, and one
     # prompt is six times as long as the rest
     ("07", "", "0-shot", 0, 25, 40),
     ("07", "", "1-shot", 0, 1, 15),
@@ -101,7 +101,7 @@ SHOWN = [
     ("08", "by_carries = ", "2 ", 1, 1, 1),
     ("08", "verdicts = []", "14 intervals, ", 0, 3, 3),
     ("08", "", "  0.0003: shown: -", 2, 0.01, 1),
-    # of 09: untrained, the policy solves nearly every task sometimes, and greedily; with the
+    # of 09: the base model solves nearly every task sometimes, and greedily; with the
     # visible tests as its reward it looks answers up, with the hidden ones it becomes reliable
     ("09", 'passing("untrained")', "pass@1", 0, 50, 70),
     ("09", 'passing("untrained")', "pass@1", 3, 30, 45),
@@ -112,7 +112,7 @@ SHOWN = [
     ("09", 'passing("visible tests")', "greedy", 3, 0, 10),
     ("09", 'passing("hidden tests")', "pass@1", 3, 75, 100),
     ("09", 'passing("hidden tests")', "greedy", 3, 90, 100),
-    # of 10: untrained and trained, in one row
+    # of 10: base model and trained, in one row
     ("10", 'measured("trained")', "success", 0, 20, 40),
     ("10", 'measured("trained")', "success", 3, 85, 95),
     ("10", 'measured("trained")', "guesses wasted", (3, 0), 0, 0.5),
