@@ -209,8 +209,8 @@ def config_of(model: str) -> dict:
     """Return the config.json of a model, given as a hub name or a folder. For the models in CONFIGS
     it holds only what the estimate needs.
 
-    Read without Transformers, which must be imported after Unsloth. FileNotFoundError if the folder
-    has no config.json; ValueError if the folder holds an adapter, or if the hub fails.
+    Read without Transformers, which must be imported after Unsloth. Raise FileNotFoundError if the
+    folder has no config.json, and ValueError if the folder holds an adapter, or if the hub fails.
     """
     if model in CONFIGS:
         return CONFIGS[model]

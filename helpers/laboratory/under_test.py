@@ -70,8 +70,8 @@ class RewardsUnderTest:
     step: the training step at which `signal` calls the rewards. `attacks` sets it to the step with
         the largest gap between right and wrong answers.
 
-    Each word counts as a token. ValueError if there are not as many weights as functions, or if two
-    rewards have the same name, because TRL logs rewards by name.
+    Each word counts as a token. Raise ValueError if there are not as many weights as functions, or
+    if two rewards have the same name, because TRL logs rewards by name.
     """
 
     functions: list[Callable]

@@ -305,8 +305,8 @@ class VllmSampler:
     generator: torch.Generator
 
     def complete(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
-        """Return the completions of each prompt (see `sampler`). ValueError if a prompt and its
-        room exceed the engine's context.
+        """Return the completions of each prompt (see `sampler`). Raise ValueError if a prompt
+        and its room exceed the engine's context.
         """
         from vllm import SamplingParams
 
