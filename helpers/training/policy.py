@@ -124,7 +124,7 @@ def _load_through_unsloth(
     name: str, settings: Preset, with_vision: bool
 ) -> tuple["PreTrainedModel", "Tokenizer"]:
     """Return the model `name` and its tokenizer, or its processor if `with_vision`. Raise
-    ValueError if it sees pictures on a CPU.
+    ValueError if it is loaded `with_vision` on a CPU.
 
     Unsloth quantises the model to 4 bits itself, as `nf4` does. With `engine="vllm"`, it also
     starts a vLLM engine that shares the model's weights; for the engine, it may load another

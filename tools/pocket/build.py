@@ -216,7 +216,7 @@ def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
 
 
 def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
-    """A model before any training: Qwen3, four layers of width 128, weights from the global seed."""
+    """The model before training: Qwen3, four layers of width 128, weights from the global seed."""
     config = Qwen3Config(
         vocab_size=vocabulary,
         hidden_size=128,
