@@ -2,7 +2,7 @@
 
 `run_notebooks` reads the command and groups the notebooks by run, and `execute` executes those of
 one run in order. Whatever can be refused is refused before the first notebook starts (`checks.py`).
-While a notebook runs, its progress is printed (`engine.py`).
+While a notebook runs, its progress is printed (`papermill_engine.py`).
 """
 
 import argparse
