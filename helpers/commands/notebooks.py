@@ -17,7 +17,7 @@ from papermill.iorw import load_notebook_node
 from papermill.translators import papermill_translators
 
 from helpers import PROJECT
-from helpers.commands import papermill_engine  # noqa: F401  # registers papermill's engine `helpers`
+from helpers.commands import papermill_engine  # noqa: F401  # registers papermill's engine
 from helpers.parameters import read_value
 from helpers.printing import escaped
 from helpers.runs import Run
