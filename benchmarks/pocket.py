@@ -2,7 +2,7 @@
 
 Accuracy by family, in 32 bits through Transformers and in 4 bits through Unsloth, greedy and
 sampled; and what GRPO has to work with: how often the careful working is chosen, how often each of
-the two is right, and pass@16.
+the two is correct, and pass@16.
 """
 
 import argparse

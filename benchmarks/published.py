@@ -32,7 +32,7 @@ FOLDER = PROJECT / "benchmarks" / "published"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One published row. `published`, and `before` training, in per cent right; `stated`, `ours`:
+    """One published row. `published`, and `before` training, in per cent correct; `stated`, `ours`:
     settings by name; `data`: what --data must hold.
     """
 

@@ -2,7 +2,7 @@
 
 | folder | what for | used by notebooks | tests |
 |---|---|---|---|
-| `helpers/judging/` | is an answer right? Usable alone. | 09 | `tests/judging/` |
+| `helpers/judging/` | is an answer correct? Usable alone. | 09 | `tests/judging/` |
 | `helpers/data/` | 01, data preparation | 00, 01, 04 to 11 | `tests/data/` |
 | `helpers/rewards/` | 02, reward functions | 00, 02, 03, 05 to 09, 11 | `tests/rewards/` |
 | `helpers/training/` | 03, GRPO training | 00, 02 to 11 | `tests/training/` |

@@ -1,4 +1,4 @@
-"""`python -m helpers evaluate`: how often one or two models are right on a file of questions.
+"""`python -m helpers evaluate`: how often one or two models are correct on a file of questions.
 
 The measurement is that of notebook 05: accuracy with its interval, and for two models the questions
 won and lost with McNemar's test. A model is any folder that Transformers loads.

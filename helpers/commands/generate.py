@@ -189,8 +189,8 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
 
     questions = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
-        # Write the options below the question. The right one is not known, and does not matter: it
-        # is said to be the first.
+        # Write the options below the question. The correct one is not known, and does not matter:
+        # it is said to be the first.
         question, _ = question_in(mapped["question"])
         options = options_in(mapped.get("options"))
         if question and options:

@@ -72,7 +72,7 @@ def main(parsed: argparse.Namespace) -> int:
             f"baseline {baseline:g}, gain {gain:g}, spread {spread:g}: the first two must be "
             "shares above 0 whose sum is at most 1, and the spread must not be negative."
         )
-    # no more can be lost than was right before, and lost + gain, the share won, was wrong before
+    # no more can be lost than was correct before, and lost + gain, the share won, was wrong before
     most_lost = min(baseline, 1 - baseline - gain)
     if not 0 <= lost <= most_lost:
         raise ValueError(

@@ -6,7 +6,7 @@
     color   Which color is the circle?             four equally frequent answers
     count   How many red ones are there?           1 in seven of ten pictures
 
-The counts are unbalanced on purpose: a policy that never looks is right seven times in ten.
+The counts are unbalanced on purpose: a policy that never looks is correct seven times in ten.
 `prepare_picture` reads a user's own picture.
 """
 

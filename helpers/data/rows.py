@@ -226,7 +226,7 @@ def usable_rows(
         by_question.setdefault(key, []).append(row)
 
     # 3. Keep the first row of each question, if all its rows have one answer. If they have several,
-    # there is no way to tell which one is right: drop them all.
+    # there is no way to tell which one is correct: drop them all.
     kept = []
     for same_question in by_question.values():
         answers = {row.values["answer"] for row in same_question}

@@ -1,6 +1,6 @@
 """The two kinds of completions that `measures.Lab` reads from files.
 
-- Cases: completions whose right score is known. `load_cases` and `suite_cases` read them, and
+- Cases: completions whose correct score is known. `load_cases` and `suite_cases` read them, and
   `differences` and `style_cases` show which scores are not the expected ones.
 - Groups that a policy has sampled: `stored_groups` reads them, such as those of an earlier run.
 """

@@ -177,8 +177,8 @@ def lower_bound(shares: pd.Series) -> float:
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
 
 
-# Words in reward names. Strict rewards ask for a right answer and are preferred; lenient ones give
-# partial credit, which can rise although no answer is right.
+# Words in reward names. Strict rewards ask for a correct answer and are preferred; lenient ones
+# give partial credit, which can rise although no answer is correct.
 STRICT = (
     "correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution",
     "number", "math",

@@ -4,7 +4,7 @@ cores.
 A Qwen3 of under a million parameters, trained from scratch on the built-in arithmetic so that it
 has two ways to work a sum out and mostly takes the worse: a careless one without the carry, and a
 careful one that writes the columns out and is longer. That leaves GRPO something true to teach: to
-think longer, because that is right more often. What is left out on purpose: dropout, gradient
+think longer, because that is correct more often. What is left out on purpose: dropout, gradient
 clipping, evaluation during training, any data but the generator's. It never sees the tenth of all
 problems that `arithmetic.problem` reserves for the holdout.
 

@@ -1,7 +1,7 @@
 r"""JSON: two documents are the same if they have the same value.
 
 Spaces, line breaks, the order of keys, the spelling of numbers and strings, and a fence around the
-document do not count. The order of a list, letters and the types of values do. Right (`=`) and
+document do not count. The order of a list, letters and the types of values do. Correct (`=`) and
 wrong (`≠`), the given answer first:
 
 - `{"a":1,"b":[2]}` = `{"b": [2], "a": 1.0}`, `"\u0041"` = `"A"`, `1e2` = `100`

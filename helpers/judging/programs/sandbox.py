@@ -256,7 +256,7 @@ def _run_batch(
             late = run(late, seconds)
 
         # 4. If the rest does not suffice for all, give twice the time to those with the fewest
-        # calls left, since a right program may have been paused in its last one. (An endless
+        # calls left, since a correct program may have been paused in its last one. (An endless
         # program can answer calls, too. It then takes a neighbour's second chance, but never its
         # slice.)
         if late and seconds < full_time:
