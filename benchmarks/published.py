@@ -110,7 +110,7 @@ def plan(chosen: Recipe) -> list[str]:
             name: value for name, value in chosen.stated.items() if name not in given
         },
     }
-    lines = [f"{chosen.name}: {chosen.published}% of {chosen.questions:,} questions right"]
+    lines = [f"{chosen.name}: {chosen.published}% of {chosen.questions:,} questions correct"]
     for title, values in blocks.items():
         lines += ["", title, *(f"  {name}: {value}" for name, value in values.items())]
     lines += ["", "departures from the source", *(f"  {text}" for text in chosen.departures)]
