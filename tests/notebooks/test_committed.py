@@ -13,7 +13,7 @@ from reading import notebook, said
 OURS, OTHER = 'workings(name, "sampled"', 'workings(name, "other"'
 SAMPLES, LEVELS = "results.samples_summary", "results.difficulty_summary"
 SHOWN = [
-    # of 02: longer completions are right more often, so correctness alone pays for care
+    # of 02: longer completions are correct more often, so correctness alone pays for care
     ("02", 'groupby("length")', "longer than its group", -1, 0.8, 1),
     ("02", 'groupby("length")', "not longer", -1, 0.2, 0.45),
     # of 03: most of a step is sampling
@@ -30,7 +30,7 @@ SHOWN = [
     ("04", "is_careful", "correct, in the whole training", 0, 85, 100),
     ("04", "plots.kl(history)", "beta times the KL", 0, 0, 0.001),
     ("04", "plots.loss(history)", "largest clip_ratio", 0, 0, 0),
-    # of 05: one in four worked carefully and most of these were right; afterwards all do
+    # of 05: one in four worked carefully and most of these were correct; afterwards all do
     ("05", OURS, "baseline", 0, 15, 35),
     ("05", OURS, "baseline", (1, 2), 0.5, 1),
     ("05", OURS, "baseline", (3, 4), 0.14, 0.26),
@@ -94,7 +94,7 @@ SHOWN = [
     ("07", "", "prompt tokens", (-1, 2), 6, 8),
     ("07", "", "extra keys", 0, 0.1, 0.1),
     ("07", "", "each key twice", 0, 0, 0),
-    # of 08: with a carry every right answer is careful; a warm start is sooner, a filter later,
+    # of 08: with a carry every correct answer is careful; a warm start is sooner, a filter later,
     # easy to hard loses, and no other interval is clear of 0
     ("08", "by_carries = ", "0 ", 1, 0, 0.49),
     ("08", "by_carries = ", "1 ", 1, 1, 1),

@@ -207,8 +207,8 @@ def test_completions_without_one_clear_answer_do_not_vote(silent):
 
 
 def groups_of(*counts: int, samples: int = 4) -> list[list[str]]:
-    """Return one group per count, with that many right samples and different wrong ones; the answer
-    is always 1.
+    """Return one group per count, with that many correct samples and different wrong ones; the
+    answer is always 1.
     """
     return [[says("1")] * c + [says(str(100 + i)) for i in range(samples - c)] for c in counts]
 
