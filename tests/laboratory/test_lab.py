@@ -1014,7 +1014,7 @@ def test_what_cheating_earns_stops_and_who_pays_is_named(sums, rewards, weights,
 
 
 def judged(right: int, of: int) -> list[str]:
-    """Return a group of which the first reward calls `right` completions correct. The second varies."""
+    """A group of which the first reward calls `right` completions correct. The second varies."""
     return [f"{int(n < right)} {n % 2}" for n in range(of)]
 
 

@@ -368,4 +368,4 @@ def test_the_numbers_agree_with_plain_transformers(executed):
     assert reported["n"] == len(holdout) == 128
     assert reported["accuracy"] == sum(correct) / 128
     assert reported["in_format"] == sum(shaped) / 128
-    assert 0 < sum(correct) < 128, "an evaluation that is wrong could also report all or none right"
+    assert 0 < sum(correct) < 128, "a wrong evaluation could also report all or none correct"

@@ -1,4 +1,4 @@
-"""Exercises of notebook 06: wrong answers with the words that must answer them, and correct ones."""
+"""Exercises of notebook 06: wrong answers with the words that must answer them; correct ones."""
 
 import torch
 
