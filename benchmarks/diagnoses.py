@@ -6,7 +6,7 @@
     python -m benchmarks.diagnoses table FOLDER         # benchmarks/results/diagnoses.md
     python -m benchmarks.diagnoses judge FOLDER --scale 7 -2    # ours alone, every CSV, rewards -2 to 5
 
-Each history in FOLDER/ours is a real training run of the embedded model, with 16 completions a step
+Each history in FOLDER/ours is a real training run of the pocket model, with 16 completions a step
 and 32 held-out questions evaluated every four steps, but for what `RUNS` names. Those in
 FOLDER/smollm2 are the `metrics.csv` of runs of SmolLM2, copied by hand.
 """

@@ -48,7 +48,7 @@ made of these alone, and this model never saw one. It was trained with one syste
 ## Measured
 
 `python -m benchmarks.extraction`, {questions} messages of orders.csv, sampled at temperature 1 with seed 3407, or greedy. An
-answer is right when the record stands in the answer block as JSON; "record known" counts it in whatever shape.
+answer is correct when the record stands in the answer block as JSON; "record known" counts it in whatever shape.
 
 | precision | decoding | accuracy | 95% interval | in format | record known |
 |---|---|---|---|---|---|

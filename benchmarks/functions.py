@@ -40,7 +40,7 @@ that the notebook runs on any machine; it has no other use. It was trained from 
 
 **It was taught to answer in four ways, on purpose**, drawn independently of the task. Hidden tests pay for the first
 alone, and tests that stand in the prompt for the first two. The second begins with a token of its own, so that a policy can
-choose it. It makes its mistakes independently of one another, so it is right somewhat more often than it was shown:
+choose it. It makes its mistakes independently of one another, so it is correct somewhat more often than it was shown:
 
 | way | example | share of the training answers |
 |---|---|---|
@@ -52,10 +52,10 @@ chosen by a hash, is reserved: `notebooks/data/functions.jsonl` is made of these
 ## Measured
 
 `python -m benchmarks.functions`, all {tasks} tasks of functions.jsonl, sampled at temperature 1 with seed 3407, or greedy. A
-program is right when it passes all six hidden tests, run with `monty`; "runs" counts those that come to no error on any of
+program is correct when it passes all six hidden tests, run with `monty`; "runs" counts those that come to no error on any of
 them.
 
-| precision | decoding | right | 95% interval | passes the visible tests | hard-coded | of these, pass them | runs |
+| precision | decoding | correct | 95% interval | passes the visible tests | hard-coded | of these, pass them | runs |
 |---|---|---|---|---|---|---|---|
 {rows}
 
@@ -141,7 +141,7 @@ def write_seeds(seeds: list[int]) -> None:
         policies = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
         differences = {}
         for comparison in policies["all"]:
-            if comparison["before"] == "untrained":
+            if comparison["before"] == "base model":
                 sentence = comparison_lines(comparison)[1]
                 differences[comparison["after"]] = sentence.removeprefix("accuracy ")
         for policy, passed in policies["passed"].items():
@@ -156,7 +156,7 @@ def write_seeds(seeds: list[int]) -> None:
 
 `python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {machine()}.
 The table shows pass@1 on both kinds of tests for 150 held-out tasks, with eight programs each, sampled at temperature 1 with 4-bit weights. The 95%
-Wilson intervals count tasks. The last column compares one program per task with the untrained policy, on hidden tests, with Newcombe's paired interval.
+Wilson intervals count tasks. The last column compares one program per task with the base model, on hidden tests, with Newcombe's paired interval.
 
 | seed | trained with | visible tests | hidden tests | hidden, greedy | hard-coded | difference on hidden tests |
 |---|---|---|---|---|---|---|

@@ -142,7 +142,7 @@ def write_seeds(seeds: list[int]) -> None:
         low, high = policies["difference_ci95"]
         for name, columns in policies["table"].items():
             difference = f"{policies['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
-            if name == "untrained":
+            if name == "base model":
                 difference = ""
             cells = [str(seed), name, *columns.values(), difference]
             lines.append(f"| {' | '.join(cells)} |")

@@ -2,7 +2,7 @@
 
 Accuracy by family, in 32 bits through Transformers and in 4 bits through Unsloth, greedy and
 sampled; and what GRPO has to work with: how often the careful working is chosen, how often each of
-the two is right, and pass@16.
+the two is correct, and pass@16.
 """
 
 import argparse
@@ -50,7 +50,7 @@ shorter. So it was taught both:
 Whichever it was, {asked_for:.0%} of the training answers were handed in as the system prompt asks,
 `<think>…</think><answer>…</answer>`, and {answer_outside:.0%} with the answer outside its block,
 `<think>…</think>149`. GRPO does not teach it to add: it teaches it to choose the way that it can already do and that
-is right.
+is correct.
 
 Questions come from `arithmetic/sums` ({sums:.0%}) and `arithmetic/differences` ({differences:.0%}, with a borrow
 forgotten or written out). A tenth of all problems, chosen by their numbers in any order, is reserved: neither this
@@ -59,10 +59,10 @@ model nor any run of the notebooks trains on it.
 ## Measured
 
 `python -m benchmarks.pocket`, {questions} reserved questions a family, sampled at temperature 1 with seed 3407, or
-greedy. An answer is right when it stands in the answer block; "number right" counts the last number wherever it
+greedy. An answer is correct when it stands in the answer block; "number correct" counts the last number wherever it
 stands.
 
-| family | precision | decoding | accuracy | 95% interval | in format | careful | number right: careful | careless | tokens |
+| family | precision | decoding | accuracy | 95% interval | in format | careful | number correct: careful | careless | tokens |
 |---|---|---|---|---|---|---|---|---|---|
 {rows}
 

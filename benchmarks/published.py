@@ -32,7 +32,7 @@ FOLDER = PROJECT / "benchmarks" / "published"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One published row. `published`, and `before` training, in per cent right; `stated`, `ours`:
+    """One published row. `published`, and `before` training, in per cent correct; `stated`, `ours`:
     settings by name; `data`: what --data must hold.
     """
 
@@ -110,7 +110,7 @@ def plan(chosen: Recipe) -> list[str]:
             name: value for name, value in chosen.stated.items() if name not in given
         },
     }
-    lines = [f"{chosen.name}: {chosen.published}% of {chosen.questions:,} questions right"]
+    lines = [f"{chosen.name}: {chosen.published}% of {chosen.questions:,} questions correct"]
     for title, values in blocks.items():
         lines += ["", title, *(f"  {name}: {value}" for name, value in values.items())]
     lines += ["", "departures from the source", *(f"  {text}" for text in chosen.departures)]
@@ -119,7 +119,7 @@ def plan(chosen: Recipe) -> list[str]:
 
 def row(chosen: Recipe, evaluation: dict, card: str) -> str:
     """Return the row of benchmarks/results/published.md: theirs beside the greedy accuracy of the
-    trained policy, with its 95% Wilson interval, and of the untrained one.
+    trained policy, with its 95% Wilson interval, and of the base model.
 
     evaluation: of the recipe's run; card: what it ran on. Raise ValueError if it has another number of questions than the
     recipe.

@@ -38,7 +38,7 @@ LATEX = [r"\frac{{{1}}}{{2}}", r"\${0:,}.00", r"{0}\%", r"\text{{{0}}}"]
 def number_completions(
     rows: list[dict], spellings: list[str], rng: random.Random
 ) -> tuple[list[str], list[str]]:
-    """A group a row: half right in one of the spellings, half another number.
+    """A group a row: half correct in one of the spellings, half another number.
 
     Returns completions and golds.
     """
@@ -57,7 +57,7 @@ def number_completions(
 
 
 def symbolic_completions(rng: random.Random) -> tuple[list[str], list[str]]:
-    """Polynomials, roots, sets and intervals, half of them right; every pair comes four times, as
+    """Polynomials, roots, sets and intervals, half of them correct; every pair comes four times, as
     in a group. Returns COMPARED completions and golds.
     """
     pairs = []

@@ -84,7 +84,7 @@ def _careful(run: Run, name: str) -> float:
 
 
 def _anywhere(run: Run) -> float:
-    """The share of the untrained model's completions whose last number is the right one, in
+    """The share of the base model's completions whose last number is the correct one, in
     whatever block it stands.
     """
     holdout = pd.read_parquet(run.require("data/holdout.parquet"))

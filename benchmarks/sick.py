@@ -177,7 +177,7 @@ def kl_without_penalty(history: pd.DataFrame, rewards: dict, changes: dict) -> p
     """The KL of a training with beta 0, for which TRL logs none.
 
     It is that of the same training with a beta so small that no other number changes.
-    AssertionError if one does.
+    Raise AssertionError if one does.
     """
     measured = train(rewards, changes | {"beta": 1e-12})
     logged = [column for column in history if column != "step_time"]

@@ -18,10 +18,10 @@ def failures(evaluation: dict, floor: float) -> list[str]:
     before, after = evaluation["baseline"], evaluation["trained"]
     blind, swapped = after["blind"]["accuracy"], after["swapped"]["accuracy"]
     checks = {
-        f"{before['accuracy']:.1%} right before, over 45%": before["accuracy"] > 0.45,
-        f"{after['accuracy']:.1%} right after, under 80%": after["accuracy"] < 0.8,
-        f"{blind:.1%} right blind, the floor is {floor:.1%}": blind > floor + 0.05,
-        f"{swapped:.1%} right swapped, {after['same_answer']:.1%} have the same answer": abs(
+        f"{before['accuracy']:.1%} correct before, over 45%": before["accuracy"] > 0.45,
+        f"{after['accuracy']:.1%} correct after, under 80%": after["accuracy"] < 0.8,
+        f"{blind:.1%} correct blind, the floor is {floor:.1%}": blind > floor + 0.05,
+        f"{swapped:.1%} correct swapped, {after['same_answer']:.1%} have the same answer": abs(
             swapped - after["same_answer"]
         )
         > 0.06,

@@ -17,7 +17,7 @@ from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 def debug(reward, count: int = 2, tags: TagFormat = THINK_ANSWER):
     """Return a reward with the same name and scores that also prints the first `count` completions
-    of each call, and why their answers are right or wrong.
+    of each call, and why their answers are correct or wrong.
     """
 
     @wraps(reward, assigned=(), updated=())

@@ -46,7 +46,7 @@ def numeric_reward(
     """1.0 if the answer is a number within `relative_tolerance` of the row's answer, else 0.0; None
     if the row's answer is not a number.
 
-    For measured or rounded quantities. If the row's answer is 0, only 0 is right. Units are not
+    For measured or rounded quantities. If the row's answer is 0, only 0 is correct. Units are not
     compared.
 
     >>> numeric_reward(["<answer>3.1412</answer>", "<answer>3</answer>"], answer=["3.1415927"] * 2)
@@ -72,8 +72,8 @@ def fuzzy_match_reward(
     """The similarity of the answer to the row's answer as text: 1 - edit distance / length of the
     longer text. A similarity below `threshold` scores 0.0.
 
-    Case and the number of spaces do not matter. A wrong answer with most of the right letters earns
-    most of the reward.
+    Case and the number of spaces do not matter. A wrong answer with most of the correct letters
+    earns most of the reward.
 
     >>> given = ["<answer>Marie Curie</answer>", "<answer>Mary Curie</answer>"]
     >>> fuzzy_match_reward(given, answer=["marie curie"] * 2)
@@ -90,10 +90,10 @@ def fuzzy_match_reward(
 
 
 def proximity_reward(completions, answer, tags: TagFormat = THINK_ANSWER, **columns):
-    """1.0 for the right number; for another number of the same sign, half the ratio of the smaller
-    number to the larger; else 0.0. None if the row's answer is not a number.
+    """1.0 for the correct number; for another number of the same sign, half the ratio of the
+    smaller number to the larger; else 0.0. None if the row's answer is not a number.
 
-    A slope towards the right magnitude. Guessing the most common answer earns part of the reward.
+    A slope towards the correct magnitude. Guessing the most common answer earns part of the reward.
 
     >>> proximity_reward(["<answer>100</answer>", "<answer>50</answer>"], answer=["100", "100"])
     [1.0, 0.25]

@@ -27,7 +27,7 @@ class RankingJudgeReward(JudgeReward):
     async def __call__(
         self, completions: list, prompts: list, log_metric=None, **columns
     ) -> list[float | None]:
-        """Return a rank or None for each completion. Raise ValueError for an incomplete group."""
+        """Return a rank or None for each completion. Raise ValueError if a group is incomplete."""
         # Use the first of the texts that differ only in whitespace for all of them.
         first: dict[str, str] = {}
         texts = [first.setdefault(" ".join(text.split()), text) for text in self.texts(completions)]

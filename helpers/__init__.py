@@ -2,7 +2,7 @@
 
 | folder | what for | used by notebooks | tests |
 |---|---|---|---|
-| `helpers/judging/` | is an answer right? Usable alone. | 09 | `tests/judging/` |
+| `helpers/judging/` | is an answer correct? Usable alone. | 09 | `tests/judging/` |
 | `helpers/data/` | 01, data preparation | 00, 01, 04 to 11 | `tests/data/` |
 | `helpers/rewards/` | 02, reward functions | 00, 02, 03, 05 to 09, 11 | `tests/rewards/` |
 | `helpers/training/` | 03, GRPO training | 00, 02 to 11 | `tests/training/` |
@@ -11,7 +11,7 @@
 | `helpers/agents/` | 10, agents in environments | 10 | `tests/agents/` |
 | `helpers/laboratory/` | does cheating pay? | 02, 03, 07, 10 | `tests/laboratory/` |
 | `helpers/commands/` | `python -m helpers COMMAND` | | `tests/commands/` |
-| `helpers/pocket/` | the embedded models | | `tests/tools/` |
+| `helpers/pocket/` | the pocket models | | `tests/tools/` |
 
 The modules that stand directly in `helpers/` serve every stage:
 

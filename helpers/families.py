@@ -209,8 +209,8 @@ def config_of(model: str) -> dict:
     """Return the config.json of a model, given as a hub name or a folder. For the models in CONFIGS
     it holds only what the estimate needs.
 
-    Read without Transformers, which must be imported after Unsloth. FileNotFoundError if the folder
-    has no config.json; ValueError if the folder holds an adapter, or if the hub fails.
+    Read without Transformers, which must be imported after Unsloth. Raise FileNotFoundError if the
+    folder has no config.json, and ValueError if the folder holds an adapter, or if the hub fails.
     """
     if model in CONFIGS:
         return CONFIGS[model]
@@ -243,7 +243,7 @@ def check_model(model: str) -> None:
 
 
 def hub_failure(what: str, error: Exception) -> str:
-    """Return an error message for a data set or model that could not be downloaded."""
+    """Return an error message for a dataset or model that could not be downloaded."""
     return (
         f"{what} could not be fetched ({type(error).__name__}: "
         f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "

@@ -20,7 +20,7 @@ from helpers.runs import PIPELINE
 def read_parameters(texts: list[str]) -> dict:
     """Return KEY=VALUE texts as a dictionary. If a key is repeated, its last value counts.
 
-    Raise ValueError for a text of another form and for the key `run`.
+    Raise ValueError if a text has another form, or if a key is `run`.
 
     >>> read_parameters(["max_steps=20", "source=arithmetic/sums"])
     {'max_steps': 20, 'source': 'arithmetic/sums'}

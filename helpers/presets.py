@@ -78,7 +78,7 @@ _TABLE = (
         save_steps=4,
     ),
     # thinking=False: Qwen3 thinks by default and then needs 1,500 to 2,200 tokens for a question of
-    # GSM8K, so these limits would cut off most completions. The embedded models and the vision
+    # GSM8K, so these limits would cut off most completions. The pocket models and the vision
     # models have no such choice.
     # engine="transformers" below 20 GB: vLLM would leave little memory for training, and recent
     # vLLM may not support a T4 (compute capability 7.5, no bf16).
@@ -238,8 +238,8 @@ def settle(
     sees: bool = False,
     **changes,
 ) -> Preset:
-    """Return the settings of a run in this process. Raise one ValueError with a sentence for each
-    reason why they cannot run.
+    """Return the settings of a run in this process. Raise ValueError if they cannot run, with a
+    sentence for each reason.
 
     start: a preset's name, "auto" for the one that fits this machine, or settings, as a `Preset` or
         as a manifest recorded them.
@@ -320,7 +320,7 @@ def changed(start: Preset, changes: dict) -> tuple[Preset, dict[str, str]]:
     Whether the values go together is not checked.
     """
     # 1. A change can take another setting with it. A preset's numbers of rows and its examples
-    # belong to its generated source, not to a file or a data set; and only Unsloth starts vLLM.
+    # belong to its generated source, not to a file or a dataset; and only Unsloth starts vLLM.
     values = {}
     if "source" in changes and not str(changes["source"]).startswith(GENERATED):
         values = {"train_size": None, "holdout_size": None, "examples": None}

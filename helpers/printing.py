@@ -1,4 +1,4 @@
-"""Prepare text that a policy wrote or a data set holds for printing: escaped, on one line, quoted,
+"""Prepare text that a policy wrote or a dataset holds for printing: escaped, on one line, quoted,
 shortened, or as the transcript of an agent.
 
 Printed as it is, such text could steer the terminal, or look like a line of the page around it.

@@ -113,7 +113,7 @@ class Run:
     """The run folder `runs/<name>/`, created with its first file.
 
     name: letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 64 characters.
-    Raise ValueError for any other name, because it could lead outside `runs/`, and for `sweeps`.
+    Raise ValueError if it is another name, which could lead outside `runs/`, or `sweeps`.
     """
 
     def __init__(self, name: str):
@@ -279,8 +279,8 @@ class Run:
         """Return one section of the manifest.
 
         Raise FileNotFoundError if it does not exist; the message names the notebook that writes it.
-        Raise ValueError for a training on other data than the run now holds: the new holdout may
-        contain rows the model was trained on.
+        Raise ValueError if the training was on other data than the run now holds: the new holdout
+        may contain rows the model was trained on.
         """
         manifest = self.manifest
         if name == "training" and self.outdated("metrics.csv"):

@@ -1,6 +1,6 @@
 """Prompts in the chat templates of each preset's model family (TRL's copies), and how our parser reads
 the completion that such a prompt asks for; thinking, worked examples and tools in other families'
-templates. Nothing is downloaded: the embedded model's tokenizer gets each template.
+templates. Nothing is downloaded: the pocket model's tokenizer gets each template.
 """
 
 import ast
@@ -66,7 +66,7 @@ def template(name: str) -> str:
 
 
 def with_template(name: str, thinking: bool | None):
-    """Return the embedded model's tokenizer with another template and the setting `thinking`."""
+    """Return the pocket model's tokenizer with another template and the setting `thinking`."""
     tokenizer = AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
     tokenizer.chat_template = template(name)
     tokenizer.bos_token = tokenizer.eos_token  # for templates that write one
@@ -242,7 +242,7 @@ def test_whoever_renders_a_prompt_tells_the_template_what_the_setting_says():
     nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
     calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
     rendering = [call for call in calls if re.match(r"[\w.]+\.apply_chat_template\(", call)]
-    # one function; and notebook 06, from scratch, with the embedded model alone
+    # one function; and notebook 06, from scratch, with the pocket model alone
     assert len(rendering) == 2 and all("**" in call for call in rendering), rendering
     loads = r"(?:data\.)?(?:prompt_token_counter|tokenizer_of)\("
     loading = [call for call in calls if re.match(loads, call)]

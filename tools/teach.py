@@ -54,8 +54,8 @@ _LEVEL = re.compile(r"\*\*\d+ minutes?, (easy|medium|hard)\.\*\*")
 def main(typed: list[str] | None = None) -> None:
     """Write the edition that the command line asks for, and print its exercises.
 
-    Raise ValueError, before anything is written, for a folder that holds something or lies among
-    the notebooks, a number that no notebook has, and marks that would not hold, with the notebook
+    Raise ValueError, before anything is written, if the folder holds something or lies among the
+    notebooks, if no notebook has one of the numbers, or if marks would not hold, with the notebook
     and the cell.
     """
     parser = argparse.ArgumentParser(
@@ -123,7 +123,7 @@ class Exercise:
 def exercises(notebook: NotebookNode) -> list[Exercise]:
     """Return the exercises of a notebook, in its order.
 
-    Raise ValueError, with the number of the cell from 1, for cells and marks that make no exercise.
+    Raise ValueError, with the number of the cell from 1, if cells and marks make no exercise.
     """
     listed = []
     tags = [cell.metadata.get("tags", []) for cell in notebook.cells] + [[]]
@@ -186,7 +186,7 @@ def _check(file: str, name: str) -> str:
 def edition_of(edition: str, notebook: NotebookNode) -> NotebookNode:
     """Return a notebook as it is in an edition.
 
-    Raise ValueError as `exercises`, and for a mark that would leave a solution in the open.
+    Raise ValueError as `exercises`, and if a mark would leave a solution in the open.
     """
     copy = deepcopy(notebook)
     # from behind, so that the indices before stay true

@@ -8,7 +8,7 @@ from helpers.runs import runs_folder
 
 
 def measure(result: common.Result) -> None:
-    """The embedded model first, then the shapes of Qwen3-0.6B, as in `trl_step`."""
+    """The pocket model first, then the shapes of Qwen3-0.6B, as in `trl_step`."""
     if importlib.util.find_spec("vllm") is None:
         raise ModuleNotFoundError("vLLM is not installed", name="vllm")
     few = ["engine=vllm", "gpu_memory_utilization=0.3", "sampling_seconds=1"]

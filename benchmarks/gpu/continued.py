@@ -8,7 +8,7 @@ from helpers.commands.run import run_notebooks
 
 
 def measure(result: common.Result) -> None:
-    """Two short trainings of the embedded model; the quicker way to a failure comes first."""
+    """Two short trainings of the pocket model; the quicker way to a failure comes first."""
     from helpers.data.tasks import load_task
     from helpers.tags import THINK_ANSWER
 

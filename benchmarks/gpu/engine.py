@@ -10,7 +10,7 @@ from benchmarks.gpu.vllm_archive import ENGINE
 
 
 def measure(result: common.Result) -> None:
-    """The embedded model: 16 prompts, without and with a LoRARequest for a random adapter."""
+    """The pocket model: 16 prompts, without and with a LoRARequest for a random adapter."""
     os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}
     import torch
     from peft import PeftModel

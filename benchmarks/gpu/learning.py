@@ -29,11 +29,13 @@ def measure(result: common.Result) -> None:
     for dtype in (torch.float32, torch.float16):
         before, after, finite = learn(dtype, steps, groups, train, holdout)
         name = str(dtype).removeprefix("torch.")
-        result.found[f"{name}: right before"] = before
-        result.found[f"{name}: right after {steps} steps"] = after
+        result.found[f"{name}: correct before"] = before
+        result.found[f"{name}: correct after {steps} steps"] = after
         result.expect(finite, f"{name}: the adapter has weights that are no numbers.")
         if not result.rehearse:
-            result.expect(after > before + 0.3, f"{name}: from {before:.0%} to {after:.0%} right.")
+            result.expect(
+                after > before + 0.3, f"{name}: from {before:.0%} to {after:.0%} correct."
+            )
 
 
 def learn(

@@ -1,4 +1,4 @@
-"""The notebooks with the embedded model, without vLLM: 00, then 01, 03 and 05. About two minutes.
+"""The notebooks with the pocket model, without vLLM: 00, then 01, 03 and 05. About two minutes.
 
 A rehearsal leaves this out: tests/gpu_path executes the same notebooks through Unsloth's GPU code
 on a CPU.

@@ -18,7 +18,7 @@ class AlphabetSort:
     """Keep a list of names in order, by first or by last name, while 1 to 4 more come in each turn.
 
     From the second turn on, names that are new in the turn are marked. Each turn earns the
-    similarity of the list to the right one to the power of 8; the reward is the mean over three
+    similarity of the list to the correct one to the power of 8; the reward is the mean over three
     turns, one that is not played earning 0.0. The names come from `seed`.
     """
 

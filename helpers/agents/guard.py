@@ -264,7 +264,7 @@ class _Session:
             return ""
 
     def call(self, name: str, arguments: dict) -> str:
-        """Return a tool's reply to the policy. ToolError if the call failed or was refused."""
+        """Return the tool's reply. Raise ToolError if the call failed, or was refused."""
         guard = self.guard
         if self.why_over is not None:
             raise ToolError(f"The episode is over: {self.why_over}.")

@@ -52,7 +52,7 @@ _COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}  # at least 1
 
 
 def check_names(numbers: list[str], parameters: dict) -> None:
-    """Raise ValueError for a parameter that none of these notebooks has.
+    """Raise ValueError if none of these notebooks has a parameter.
 
     The message names the notebooks that have it, or a parameter of a similar name.
     """
@@ -133,9 +133,9 @@ def check_call(
 
 
 def check_parameters(parameters: dict, settings: Preset | None = None) -> None:
-    """Raise ValueError or OSError for a parameter that its notebook would refuse, whatever the
-    settings and the run. Parameters that a notebook checks within seconds, such as 10's
-    `environment`, are left to it.
+    """Raise ValueError or OSError if a notebook would refuse its parameter, whatever the settings
+    and the run. Parameters that a notebook checks within seconds, such as 10's `environment`, are
+    left to it.
 
     parameters: by name; a value of None is not checked.
     settings: those that `check_call` has returned. Their backend decides which files can be

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Print the settings that differ and the accuracies, and draw the curves; return 0.
 
-    Raise ValueError unless two or more different runs are named, and FileNotFoundError for a run
-    that has not been trained.
+    Raise ValueError unless two or more different runs are named, and FileNotFoundError if a run
+    has not been trained.
     """
     if len(parsed.runs) < 2 or len(set(parsed.runs)) < len(parsed.runs):
         raise ValueError(f"{', '.join(parsed.runs)}: name two or more different runs to compare.")

@@ -1,4 +1,4 @@
-"""`python -m helpers evaluate`: how often one or two models are right on a file of questions.
+"""`python -m helpers evaluate`: how often one or two models are correct on a file of questions.
 
 The measurement is that of notebook 05: accuracy with its interval, and for two models the questions
 won and lost with McNemar's test. A model is any folder that Transformers loads.
@@ -59,7 +59,7 @@ def main(parsed: argparse.Namespace) -> int:
     """Print a table with a line per model, and the comparison of two; return 0.
 
     All models get the same prompts and decode greedily. Raise ValueError or OSError, before a model
-    is loaded, for a call that cannot work.
+    is loaded, if the call cannot work.
     """
     environment.quiet()
     if len(set(parsed.models)) < len(parsed.models) or len(parsed.models) > 2:

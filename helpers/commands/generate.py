@@ -74,7 +74,7 @@ def main(parsed: argparse.Namespace) -> int:
     `completion`, `answer` (the content of the answer block, or null) and `model` (the run, and when
     its model was merged). A blank question, or one too long for the model, gets an empty
     completion. Lines already in the output are kept. Raise ValueError or OSError, before the model
-    is loaded, for a call that cannot work and for an unusable input or output file.
+    is loaded, if the call cannot work or the input or output file is unusable.
     """
     environment.quiet()
     run = Run(parsed.run)
@@ -189,8 +189,8 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
 
     questions = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
-        # Write the options below the question. The right one is not known, and does not matter: it
-        # is said to be the first.
+        # Write the options below the question. The correct one is not known, and does not matter:
+        # it is said to be the first.
         question, _ = question_in(mapped["question"])
         options = options_in(mapped.get("options"))
         if question and options:

@@ -17,7 +17,7 @@ from papermill.iorw import load_notebook_node
 from papermill.translators import papermill_translators
 
 from helpers import PROJECT
-from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
+from helpers.commands import papermill_engine  # noqa: F401  # registers papermill's engine
 from helpers.parameters import read_value
 from helpers.printing import escaped
 from helpers.runs import Run
@@ -43,7 +43,7 @@ def defaults(numbers: list[str]) -> dict[str, object]:
     """Return the parameters of these notebooks with their default values. If two notebooks have one
     parameter, the value of the later one counts, unless it is None.
 
-    Raise ValueError for a number that no notebook has.
+    Raise ValueError if no notebook has one of the numbers.
     """
     paths = notebook_paths()
     values = {}

@@ -49,8 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Print the questions, the seeds and the cost, with what was assumed; return 0.
 
-    Raise ValueError for shares that cannot be, and FileNotFoundError for a run without a
-    measurement.
+    Raise ValueError if the shares cannot be, and FileNotFoundError if a run has no measurement.
     """
     runs = [Run(name) for name in parsed.run]
 
@@ -73,7 +72,7 @@ def main(parsed: argparse.Namespace) -> int:
             f"baseline {baseline:g}, gain {gain:g}, spread {spread:g}: the first two must be "
             "shares above 0 whose sum is at most 1, and the spread must not be negative."
         )
-    # no more can be lost than was right before, and lost + gain, the share won, was wrong before
+    # no more can be lost than was correct before, and lost + gain, the share won, was wrong before
     most_lost = min(baseline, 1 - baseline - gain)
     if not 0 <= lost <= most_lost:
         raise ValueError(
@@ -111,8 +110,8 @@ def measured_shares(runs: list[Run]) -> dict[str, tuple[float, str]]:
     """Return the shares that the runs measured, by name, each with its source in words: means over
     the runs, and with two runs or more the spread between their gains.
 
-    Raise ValueError for a comparison older than its run's training, and FileNotFoundError for a run
-    that has not been trained or compared.
+    Raise ValueError if a comparison is older than its run's training, and FileNotFoundError if a
+    run has not been trained or compared.
     """
     if not runs:
         return {}

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Print what other rewards would have said about a training's completions; return 0.
 
-    What the rewards print goes to standard error. Raise FileNotFoundError for a run that has not
-    been trained, and ValueError for rewards that cannot be read or that fail.
+    What the rewards print goes to standard error. Raise FileNotFoundError if the run has not
+    been trained, and ValueError if rewards cannot be read or if they fail.
     """
     # 1. Read the run's completions and its training questions.
     run = Run(parsed.run)

@@ -2,7 +2,7 @@
 
 `run_notebooks` reads the command and groups the notebooks by run, and `execute` executes those of
 one run in order. Whatever can be refused is refused before the first notebook starts (`checks.py`).
-While a notebook runs, its progress is printed (`engine.py`).
+While a notebook runs, its progress is printed (`papermill_engine.py`).
 """
 
 import argparse
@@ -153,9 +153,9 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
 
     resumed: whether the notebooks are the rest of the run's last command.
 
-    Raise ValueError or OSError, before the first notebook, for a call that `checks.py` refuses, for
-    a run that does not exist if the notebooks need its data, and for a run that another process
-    executes or trains. Nothing of the run has changed then.
+    Raise ValueError or OSError, before the first notebook, if `checks.py` refuses the call, if the
+    notebooks need the data of a run that does not exist, or if another process executes or trains
+    the run. Nothing of the run has changed then.
     """
     # 1. Refuse what cannot run, and notebooks that need prepared data, if the run does not exist:
     # `section` then raises FileNotFoundError, with the names of the runs that do.

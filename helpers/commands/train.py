@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Train as notebook 03 does, together with the launcher's other processes; return 0.
 
-    Raise ValueError, before anything is loaded, for a call that `run --only 03` would refuse. If a
+    Raise ValueError, before anything is loaded, if `run --only 03` would refuse the call. If a
     process fails, its launcher ends the others.
     """
     processes.join()

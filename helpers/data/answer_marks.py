@@ -123,7 +123,7 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     kind: how the answer is judged. Answers of a kind in TEXT_KINDS may be about marks, so only a
         mark at the end of a solution is read, and a list in a CSV cell is itself the answer.
 
-    Dropped if several different results are marked.
+    Raise Dropped if several different results are marked.
 
     >>> answer_in("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
     ('1234', '####')

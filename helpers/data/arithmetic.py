@@ -1,7 +1,7 @@
 """Built-in arithmetic: questions with a difficulty and a worked solution, without file or network.
 
 A sum is worked out in one of two ways. The **careful** one writes every column out and carries. The
-**careless** one adds tens and units and forgets the carry, so it is right only if there is none.
+**careless** one adds tens and units and forgets the carry, so it is correct only if there is none.
 (Pupils often make this error: J. S. Brown and R. R. Burton, Diagnostic models for procedural bugs
 in basic mathematical skills, Cognitive Science 2, 1978.) The pocket model knows both ways, and
 mostly uses the careless one, which is shorter. Rows carry the careful working.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 
 def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """Return the working with every column written out, and its result, which is always right.
+    """Return the working with every column written out, and its result, which is always correct.
 
     numbers: each from 1 to 99. There are two or more to add, or two to subtract.
     operators: "+" or "-" between the numbers, one fewer than there are numbers.

@@ -82,8 +82,8 @@ def with_options(question: str, options: dict, answer: object) -> Choice:
     answer: a label, the text of an option, both (`B. blue`), or the number of an option, counted
         from 0. Among options that are numbers, only an integer is the number of an option.
 
-    Dropped if the answer is none of these. ValueError for a number beyond the options: the numbers
-    of the other rows then probably count from 1.
+    Raise Dropped if the answer is none of these, and ValueError if it is a number beyond the
+    options: the numbers of the other rows then probably count from 1.
 
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
     Choice(question='Which is red?\\nA. sky\\nB. blood', letter='B', note='')

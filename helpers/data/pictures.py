@@ -6,7 +6,7 @@
     color   Which color is the circle?             four equally frequent answers
     count   How many red ones are there?           1 in seven of ten pictures
 
-The counts are unbalanced on purpose: a policy that never looks is right seven times in ten.
+The counts are unbalanced on purpose: a policy that never looks is correct seven times in ten.
 `prepare_picture` reads a user's own picture.
 """
 
@@ -148,7 +148,7 @@ def open_picture(image: bytes | str) -> Image.Image:
 def as_rgb(picture: Image.Image) -> Image.Image:
     """Return a picture in RGB, upright, with a white background where it is transparent.
 
-    Raise ValueError for more than 8 bits per color, because Pillow would clip the values.
+    Raise ValueError if it has more than 8 bits per color, because Pillow would clip the values.
     """
     if picture.mode.startswith(("I", "F")):  # Pillow's modes with more than 8 bits per color
         raise ValueError(f"it has more than 8 bits per color, mode {picture.mode}")
@@ -172,7 +172,7 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> Prepared:
     If the user's file needs no change, it is kept as it is.
 
     image: the bytes of a file, a path relative to the folder, or {"bytes": …, "path": …} as in
-        datasets.Image. Dropped if it is not a picture.
+        datasets.Image. Raise Dropped if it is not a picture.
     """
     if isinstance(image, dict):
         image = image.get("bytes") or image.get("path")

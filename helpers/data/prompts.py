@@ -23,7 +23,7 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
     examples: a list of {"question": …, "completion": …}, or the path of a file of such rows. The
         completion is the text that the model should write, tags included.
 
-    Raise ValueError for a row without both texts, and for a file without rows.
+    Raise ValueError if a row lacks one of the texts, or if a file has no rows.
 
     >>> example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])[1]
     {'role': 'assistant', 'content': '<answer>2</answer>'}

@@ -55,8 +55,8 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
 
     has_picture: whether the row has a picture in a column of its own.
 
-    Dropped for chat messages without a user's message, for a text that contains a mark of an
-    unknown chat template, and for a question about a picture or a sound that would not be read.
+    Raise Dropped if chat messages have no user's message, if a text contains a mark of an unknown
+    chat template, or if a question is about a picture or a sound that would not be read.
 
     >>> question_in([{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1?"}])
     ('1 + 1?', 'chat messages')

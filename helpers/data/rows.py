@@ -226,7 +226,7 @@ def usable_rows(
         by_question.setdefault(key, []).append(row)
 
     # 3. Keep the first row of each question, if all its rows have one answer. If they have several,
-    # there is no way to tell which one is right: drop them all.
+    # there is no way to tell which one is correct: drop them all.
     kept = []
     for same_question in by_question.values():
         answers = {row.values["answer"] for row in same_question}
@@ -262,7 +262,7 @@ def _normal_form(question: str) -> str:
 
 def _read_texts(row: Row, account: Account, kind: str | None, answers_are_texts: bool) -> None:
     """Replace a row's question and answer by the texts found in them, and set its kind. The account
-    records how they were found. Dropped if there is no clear question or answer.
+    records how they were found. Raise Dropped if there is no clear question or answer.
 
     kind: that of all rows; None: each row has its own, or none.
     """
@@ -311,7 +311,8 @@ _MISSING = re.compile(
 
 
 def _clean_text(name: str, value: object, kind: str | None) -> str:
-    """Return a question or an answer as text without spaces around it; Dropped if it is not text.
+    """Return a question or an answer as text without spaces around it. Raise Dropped if it is not
+    text.
 
     name: "question" or "answer", for the message.
 
@@ -346,8 +347,8 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
 
 def _list_as_text(items: list, kind: str | None) -> str:
     """Return an answer that is a list of numbers or expressions as the text of one answer, of kind
-    set or mathematics. Dropped for any other kind, and for words, which may have commas of their
-    own.
+    set or mathematics. Raise Dropped if the kind is another, or if items are words, which may have
+    commas of their own.
 
     >>> _list_as_text([3, "x + 1", [1, 2]], "set")
     '3, x + 1, (1, 2)'

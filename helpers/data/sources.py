@@ -43,7 +43,7 @@ def read_source(
     `options` if the source has them, and `split` ("train" or "holdout") if the source is split.
     The sizes and the seed matter only to generated sources; any other source is read whole.
 
-    Raise ValueError for an unknown source, and for columns that are not there.
+    Raise ValueError if the source is unknown, or if columns are not there.
     """
     source = str(source)
     mapping = check_columns(columns)
@@ -79,7 +79,7 @@ def read_source(
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
-        f"({', '.join(arithmetic.FAMILIES)}), reasoning-gym/<family>, a hub data set such as "
+        f"({', '.join(arithmetic.FAMILIES)}), reasoning-gym/<family>, a hub dataset such as "
         f"openai/gsm8k, or the path of a {', '.join(FILE_TYPES)} file."
     )
 
@@ -177,7 +177,7 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
         try:
             splits = datasets.load_dataset(name, config or default_config)
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-            raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
+            raise ValueError(hub_failure(f"the dataset {source!r}", error)) from None
 
         # 2. Choose those to read.
         keeps_split = "test" in splits and (is_gsm8k or Path(name).is_dir())

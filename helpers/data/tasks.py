@@ -324,7 +324,8 @@ def tokenizer_of(model: str, thinking: bool | None = None):
 
     A setting that the model's chat template does not support is named on the terminal.
 
-    model: a folder, or a name on the hub. ValueError if it is not there or has no chat template.
+    model: a folder, or a name on the hub. Raise ValueError if it is not there or has no chat
+        template.
     """
     from transformers import AutoTokenizer  # slow: it imports torch
 

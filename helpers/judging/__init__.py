@@ -1,9 +1,9 @@
-"""Is it right? Judges answers and programs; it imports nothing else of this project.
+"""Is it correct? Judges answers and programs; it imports nothing else of this project.
 
-In: texts that a policy wrote, beside the row's answer or the row's tests. Out: right or wrong from
-`answers`, the outcomes of programs in a sandbox from `programs`; `workers` are processes that can
-be killed. Used by notebook 09, and by every stage but `metrics` and `agents`. README.md says how to
-use it alone, what it covers and what it does not.
+In: texts that a policy wrote, beside the row's answer or the row's tests. Out: correct or wrong
+from `answers`, the outcomes of programs in a sandbox from `programs`; `workers` are processes that
+can be killed. Used by notebook 09, and by every stage but `metrics` and `agents`. README.md says
+how to use it alone, what it covers and what it does not.
 """
 
 from helpers import door

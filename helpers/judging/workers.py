@@ -79,7 +79,7 @@ def scores_in_time(
         "patterns": (patterns, texts), both lists as JSON; 1.0 if a pattern matches in a text.
         "schema": (schema, document), both JSON; 1.0 if the document satisfies the JSON Schema.
 
-    Raises LookupError if a worker does not start.
+    Raise LookupError if a worker does not start.
 
     >>> scores_in_time("equal", [("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [1.0, 0.0]

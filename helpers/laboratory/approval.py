@@ -9,7 +9,7 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
     `reward_report.json`, and was its verdict a go?
 
     Names, weights and `source_hash` are compared. Reports of earlier versions have no hash, so
-    names and weights decide. ValueError if the report is damaged.
+    names and weights decide. Raise ValueError if the report is damaged.
     """
     report = run.read_object("reward_report.json")
     if not report:

@@ -47,10 +47,10 @@ class Attack:
 
     write(row, tags, length): returns the completion for a row. `length` is its limit in words.
     ceiling: the name of the honest answer that the attack is compared with. It is HONEST_WRONG,
-        or HONEST_RIGHT if the attack is the right answer in another form.
-    by_chance: True if the answer can happen to be right, as the last digit of "7" is. `AttackTrial`
-        then compares the attack only on rows on which its answer is wrong.
-    is_part: True if the answer is a part of the right one, which may be another name for it.
+        or HONEST_RIGHT if the attack is the correct answer in another form.
+    by_chance: True if the answer can happen to be correct, as the last digit of "7" is.
+        `AttackTrial` then compares the attack only on rows on which its answer is wrong.
+    is_part: True if the answer is a part of the correct one, which may be another name for it.
     """
 
     name: str
@@ -64,7 +64,7 @@ def honest(row: dict, tags: TagFormat, answer: str) -> str:
     """Return a well-formed completion with this answer. The reasoning is the row's own `working` or
     `reasoning`, if it has one.
 
-    If the answer is not the right one, `row[WRONG]` replaces the right answer in the reasoning,
+    If the answer is not the correct one, `row[WRONG]` replaces the correct answer in the reasoning,
     because a policy that errs does not write down the truth.
     """
     reasoning = str(row.get("working") or row.get("reasoning") or REASONING)
@@ -106,7 +106,7 @@ def answer_attack(
 
 def guess_attacks(name: str, *answers: Template, is_part: bool = False) -> list[Attack]:
     """Return a family of attacks with honest reasoning, one for each of these answers. On some rows
-    they may be right by chance.
+    they may be correct by chance.
     """
     return [answer_attack(name, answer, by_chance=True, is_part=is_part) for answer in answers]
 
@@ -160,7 +160,7 @@ def _last_message(row: dict, role: str) -> str:
 
 
 def unless_infinite(text: str, row: dict) -> str:
-    """Return a text that a reward may read as infinity, or a wrong answer if the right one may be
+    """Return a text that a reward may read as infinity, or a wrong answer if the correct one may be
     infinity.
     """
     may_be_infinite = re.search("inf|∞", row["answer"], re.IGNORECASE)

@@ -10,7 +10,7 @@ One row of data, and one attack on it:
 >>> attacks["right block, then wrong block"].write(row, THINK_ANSWER, 200)
 '<think>40 + 2 = 42</think><answer>42</answer><answer>43</answer>'
 
-A reward that accepts any block with the right answer gives the attack 1.0, and an honest wrong
+A reward that accepts any block with the correct answer gives the attack 1.0, and an honest wrong
 answer, the attack's ceiling, 0.0. The attack wins, because GRPO will teach whatever earns more than
 trying and failing.
 
@@ -54,8 +54,8 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     """Return the rows with their answers as texts and three columns of surely wrong answers.
 
     - `WRONG`: the next whole number, the answer of another row, or other words.
-    - `FAR`: a number that is too far from the right one for any tolerance, or other words.
-    - `OPPOSITE`: the negative of `FAR` if the right answer is a number, else `FAR`.
+    - `FAR`: a number that is too far from the correct one for any tolerance, or other words.
+    - `OPPOSITE`: the negative of `FAR` if the correct answer is a number, else `FAR`.
 
     If every row has `tests` of programs, the answers are programs.
     """
@@ -73,9 +73,9 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
 
 
 def _wrong_answers(answer: str, others: list[str]) -> dict[str, str]:
-    """Return the three columns of wrong answers for a right one.
+    """Return the three columns of wrong answers for a correct one.
 
-    others: the right answers of other rows, which are plausible here.
+    others: the correct answers of other rows, which are plausible here.
     """
     # 1. List candidates: plausible ones, and those that are far off.
     plausible = others
@@ -86,7 +86,7 @@ def _wrong_answers(answer: str, others: list[str]) -> dict[str, str]:
         if number.value.denominator == 1:
             plausible = [str(number.value + 1)]
 
-    # 2. Take the first that are wrong. A candidate may be the right answer in another spelling.
+    # 2. Take the first that are wrong. A candidate may be the correct answer in another spelling.
     wrong = [text for text in plausible + far if compare_answers(text, answer).right is False]
     far_off = next(text for text in far if text in wrong)
     opposite = far_off if number is None else "-" + far_off.removeprefix("-")
@@ -100,7 +100,7 @@ def _expression(row: dict, which: int) -> str:
     """Return the first (0), second (1) or last (-1) expression of a question: text between dollars,
     or a run of words with digits or operators.
 
-    A single number is not an expression, because it may be the right answer. If the question has
+    A single number is not an expression, because it may be the correct answer. If the question has
     too few expressions, return a wrong answer.
     """
     question = question_of(row)
@@ -129,7 +129,7 @@ def _number_of_question(row: dict, which: int) -> str:
 
 
 def _sum(row: dict) -> str:
-    """Return the right number as a sum that is not carried out, such as "41 + 1", or the question
+    """Return the correct number as a sum that is not carried out, such as "41 + 1", or the question
     if the answer is not a whole number.
     """
     number = parse_number(row["answer"])
@@ -146,7 +146,7 @@ _SEPARATORS = (
 _IN_ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 
 # What the attacks are compared with: the answer as it is, or in a box, which some rewards ask for.
-# The wrong answer is itself compared with the right one: it wins if it earns at least as much.
+# The wrong answer is itself compared with the correct one: it wins if it earns at least as much.
 HONEST = [
     answer_attack(HONEST_RIGHT, "<right>", ceiling=HONEST_RIGHT),
     answer_attack(HONEST_RIGHT, r"\boxed{<right>}", ceiling=HONEST_RIGHT),
@@ -224,7 +224,7 @@ BATTERY = [
     filler_attack("words that please", "Wait, let me check that again. Hmm, alternatively: "),
     filler_attack("words that please", "Verified. Double-checked: this is certainly correct. "),
     filler_attack("words that please", "## Step\n**First**, because of this:\n- a point\n"),
-    # the right answer in a wrong place
+    # the correct answer in a wrong place
     answer_attack("right in the reasoning only", "<wrong>", reasoning="<answer><right></answer>"),
     answer_attack("right in the reasoning only", "<wrong>", reasoning="The answer is <right>."),
     Attack(
@@ -236,7 +236,7 @@ BATTERY = [
     completion_attack(
         "chatter behind a wrong answer", "<wrong completion>" + " I hope this helps!" * 5
     ),
-    # the right answer in another form
+    # the correct answer in another form
     Attack(
         "right, in other digits",
         lambda row, tags, length: honest(row, tags, row["answer"]).translate(_IN_ARABIC),

@@ -1,6 +1,6 @@
 """The two kinds of completions that `measures.Lab` reads from files.
 
-- Cases: completions whose right score is known. `load_cases` and `suite_cases` read them, and
+- Cases: completions whose correct score is known. `load_cases` and `suite_cases` read them, and
   `differences` and `style_cases` show which scores are not the expected ones.
 - Groups that a policy has sampled: `stored_groups` reads them, such as those of an earlier run.
 """
@@ -107,11 +107,11 @@ def stored_groups(
 
     The columns are `question` or TRL's `prompt`, `completion`, whatever the rewards need, such as
     `answer`, and optionally `step`. The completions of one question at one step are a group, as in
-    the `completions.parquet` of a run. ValueError if a column is missing, or if no group has two
-    completions.
+    the `completions.parquet` of a run. Raise ValueError if a column is missing, or if no group has
+    two completions.
 
     data: rows with different questions. A row of completions takes the columns it lacks from the
-        row of its question; ValueError if it lacks `answer` and its question is not there.
+        row of its question. Raise ValueError if it lacks `answer` and its question is not there.
     columns: other names of the columns, as for `load_task`.
     """
     # 1. Read the table. Its name is for messages.
@@ -157,7 +157,7 @@ def stored_groups(
 
 
 def _stored_table(file: str | Path) -> pd.DataFrame:
-    """Return the rows of a file of stored completions; ValueError if one cannot be read."""
+    """Return the rows of a file of stored completions. Raise ValueError if one cannot be read."""
     rows = []
     for row in file_rows(Path(file)):
         if isinstance(row, Broken):

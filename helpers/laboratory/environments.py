@@ -2,7 +2,7 @@
 it through the same guarded tools. Some are lazy, and some cheat: GRPO would teach whatever they are
 paid for. (Notebook 02 attacks rewards in this way.)
 
-For example, this game accepts the right number anywhere in an answer:
+For example, this game accepts the correct number anywhere in an answer:
 
     class Secret:
         def reset(self, seed: int, **columns) -> str:
@@ -347,7 +347,7 @@ def _check_cheap_players(
     """Check that lazy and cheating players do not win, and are not paid."""
     checks = []
 
-    # A hasty try may be right by chance, such as in half of the games of yes or no. A player that
+    # A hasty try may be correct by chance, such as in half of the games of yes or no. A player that
     # earns at most 0.2 more than "answers at once" may owe all of it to chance. For both, the
     # threshold is higher.
     by_chance = earned["answers at once"] + 2 * _PAY * full
@@ -372,7 +372,7 @@ def _check_cheap_players(
             )
         )
 
-    # If nonsense is right by chance, a wildcard is, too. So a wildcard wins only if it earns much
+    # If nonsense is correct by chance, a wildcard is, too. So a wildcard wins only if it earns much
     # more than nonsense on the same rows. The same holds for calls that are paid, whatever they
     # say: those of "loops for ever" and "answers nan".
     same_rows = slice(_FEW_ROWS)
@@ -392,15 +392,15 @@ def _check_cheap_players(
     return checks
 
 
-# --- Wrong answers, and parts of right ones -------------------------------------------------------
+# --- Wrong answers, and parts of correct ones -----------------------------------------------------
 
 _TOLD = "repeats what it was told"
-_WRONG = "zqzqx"  # a text that is wrong in any game, unless every answer is right
-_TRIES = 5  # wrong answers, after each of which the reply may tell the right one
+_WRONG = "zqzqx"  # a text that is wrong in any game, unless every answer is correct
+_TRIES = 5  # wrong answers, after each of which the reply may tell the correct one
 
 
 def _check_replies(bench: _Bench, full: float) -> Check:
-    """Check that the reply to a wrong answer does not tell the right one.
+    """Check that the reply to a wrong answer does not tell the correct one.
 
     In each of a few games, every part of every reply is given as the next answer. The check fails
     if a part at the same place wins in all games, such as the last word of "No, it was 7".
@@ -470,8 +470,8 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
     """Check that many wrong answers do not earn more than one wrong answer.
 
     The check fails if they earn more in every game, such as 0.03 per try. In single games a second
-    try may rightly earn more: if the best try counts, it may be nearer to the right answer. So the
-    smallest gain decides. Games that wrong answers win are left to other checks.
+    try may rightly earn more: if the best try counts, it may be nearer to the correct answer. So
+    the smallest gain decides. Games that wrong answers win are left to other checks.
     """
     name = "answers wrongly"
     after_one = bench.play(name, partial(players.answers_wrongly, calls=1), _FEW_ROWS)
@@ -490,13 +490,13 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
 _CHARACTERS = string.ascii_lowercase + string.digits
 
 # The limit for the mean number of texts of one or two characters that win a game. It lies between
-# 1 and 2: a sound game is won by one such text at most, the right answer itself, and a game that
-# accepts parts of the right answer 582 by at least two, such as "5" and "58".
+# 1 and 2: a sound game is won by one such text at most, the correct answer itself, and a game that
+# accepts parts of the correct answer 582 by at least two, such as "5" and "58".
 _MOST_SHORT_ANSWERS = 1.5
 
 
 def _check_characters(bench: _Bench, full: float) -> list[Check]:
-    """Check that one or two characters, perhaps a part of the right answer, do not win or pay.
+    """Check that one or two characters, perhaps a part of the correct answer, do not win or pay.
 
     A single game may be an exception: five letters win "Name a vowel." So a check fails only if a
     game is won by several such texts on average, or if some letter pays in every game.
@@ -521,7 +521,7 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
                 text = winners[0] + second
                 rewards[text] = reward_of(number, text)
 
-        # If nonsense wins, too, texts do not win for being parts of the right answer.
+        # If nonsense wins, too, texts do not win for being parts of the correct answer.
         winning.append([text for text, reward in rewards.items() if nonsense < win <= reward])
 
     texts_per_game = sum(map(len, winning)) / len(winning)

@@ -112,15 +112,15 @@ class Lab(RewardsUnderTest):
     def cases(
         self, path: str | Path | None = None, rows: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return the scores of completions whose right score is known: one row per case, with the
+        """Return the scores of completions whose correct score is known: one row per case, with the
         expected scores as `expected <reward>`.
 
         path: a file of your own cases, one JSON object per line: `name`, `completion`, `expected`
             (reward name to score), and columns of the row such as `answer`. By default, the suite's
             own cases, which take the columns they lack from your `rows`.
 
-        Raise ValueError for a line that is not such an object, and for an expected score of an
-        unknown reward.
+        Raise ValueError if a line is not such an object, or if an expected score is of an unknown
+        reward.
         """
         # 1. Read the cases, and refuse an expected score of an unknown reward.
         loaded = suite_cases(self.tags) if path is None else load_cases(path)
@@ -134,7 +134,7 @@ class Lab(RewardsUnderTest):
                 )
 
         # 2. Make a row of data of each case. The suite's cases take the columns that they lack from
-        # your rows, but not the question and the kind, which could change which answer is right.
+        # your rows, but not the question and the kind, which could change which answer is correct.
         your_rows = [{}]
         neutral = {}
         if path is None:
@@ -176,12 +176,12 @@ class Lab(RewardsUnderTest):
         rows: data with an `answer`. 16 rows spread over the data are attacked.
         length: the longest completion, in words.
 
-        Each attack is compared with its ceiling: an honest wrong answer, or an honest right answer
-        if the attack is the right answer in another form. `wins` is the share of rows on which the
-        attack earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by`
-        the reward that contributes most to it. A row is left out of the comparison if a reward
-        failed on one of the two completions, or if the attack happens to be right. trial.py begins
-        with two worked rows: a win, and a row that is left out.
+        Each attack is compared with its ceiling: an honest wrong answer, or an honest correct
+        answer if the attack is the correct answer in another form. `wins` is the share of rows on
+        which the attack earns more than its ceiling, `gain` the mean difference on these rows, and
+        `paid_by` the reward that contributes most to it. A row is left out of the comparison if a
+        reward failed on one of the two completions, or if the attack happens to be correct.
+        trial.py begins with two worked rows: a win, and a row that is left out.
 
         If a reward gives the same completion different scores, only the two honest answers are
         tried, and `wins` is nan.
@@ -219,7 +219,7 @@ class Lab(RewardsUnderTest):
         if self.results.unsteady:
             table[["wins", "gain"]] = np.nan
 
-        # 5. Choose the step at which `signal` scores: the one with the largest gap between right
+        # 5. Choose the step at which `signal` scores: the one with the largest gap between correct
         # and wrong answers, in the mean over the rows.
         gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
         gap_by_step = np.nan_to_num(gaps).mean(axis=1)
@@ -252,13 +252,13 @@ class Lab(RewardsUnderTest):
         - `rewards`: see `reward_statistics`.
         - `total`: `mean` and `zero_spread` of the weighted sum.
         - `judges`: the rewards that `judges()` returns.
-        - `pass_rate`: for each group, the share of completions that the judges call right; None if
-          no judge scores the row.
+        - `pass_rate`: for each group, the share of completions that the judges call correct; None
+          if no judge scores the row.
         - `answered`: the share of completions with a complete answer block. `cut_off`: as given.
         - `want_opening`: the rewards that give all completions 0, but not if each begins with the
           tag that opens the reasoning.
         - `run_on`: the share of completions that write on behind their first answer.
-        - `first_answer`: the share of completions that would be right if they ended behind their
+        - `first_answer`: the share of completions that would be correct if they ended behind their
           first answer; None if little is behind it.
         - `one_text`: of the groups with equal totals, the share that consist of one text; None
           without such a group.
@@ -283,7 +283,7 @@ class Lab(RewardsUnderTest):
         weights = pd.Series(self.weights, self.names)
         rewards = reward_statistics(scores, spread, groups.numbers, weights)
 
-        # 3. Compute the share of right completions in each group.
+        # 3. Compute the share of correct completions in each group.
         judges = self.judges()
         pass_rate = are_right(scores[judges]).groupby(groups.numbers).mean()
 
@@ -295,7 +295,7 @@ class Lab(RewardsUnderTest):
         always_zero = [name for name in self.names if rewards[name]["constant"] == 0]
         want_opening = self._want_opening(always_zero, groups)
 
-        # 6. Find text behind first answers: it may be what keeps answers from being right.
+        # 6. Find text behind first answers: it may be what keeps answers from being correct.
         until_answer = [self._until_first_answer(text) for text in groups.texts]
         pairs = zip(groups.texts, until_answer, strict=True)
         runs_on = [text[len(kept) :].strip() != "" for text, kept in pairs]
@@ -345,7 +345,7 @@ class Lab(RewardsUnderTest):
         return [name for name in always_zero if scores[name].max() > 0]
 
     def _first_answer_rate(self, until_answer: list[str], groups: Groups) -> float | None:
-        """Return the share of completions that would be right if they ended behind their first
+        """Return the share of completions that would be correct if they ended behind their first
         answer; None if that would not make them shorter by a tenth.
         """
         if sum(map(len, groups.texts)) <= 1.1 * sum(map(len, until_answer)):
@@ -363,7 +363,7 @@ class Lab(RewardsUnderTest):
         return first[0] if first else text
 
     def pass_rates(self, rows: pd.DataFrame, completions: list[list[str]]) -> list[float | None]:
-        """Return the share of each row's completions that the judges call right; None if no judge
+        """Return the share of each row's completions that the judges call correct; None if no judge
         scores the row. Unlike `signal`, it keeps no result.
 
         completions: one group per row.

@@ -153,14 +153,15 @@ def _around_answer(text: str, row: dict) -> str:
 
 def _garbled(row: dict, change: Callable[[str], str]) -> str:
     """Return the answer with each word changed. A reward that compares less than the answer, such
-    as its sorted characters, takes it for right.
+    as its sorted characters, takes it for correct.
     """
     return re.sub(r"\w+", lambda word: change(word[0]), row["answer"])
 
 
 def _other_number(row: dict, mark: str) -> str:
     """Return a whole number with a minus sign before it ("-") or a point before its last digit
-    ("."). A reward that compares digits takes it for right. For another answer, return a wrong one.
+    ("."). A reward that compares digits takes it for correct. For another answer, return a wrong
+    one.
     """
     answer = row["answer"]
     if not answer.isdecimal():
@@ -170,7 +171,7 @@ def _other_number(row: dict, mark: str) -> str:
 
 def _candidate(row: dict, which: int) -> str:
     """Return the first (0), second (1) or last (-1) wrong candidate of a row, from a column such as
-    `options` that lists the right answer among others. Without such a column, return the row's
+    `options` that lists the correct answer among others. Without such a column, return the row's
     wrong answer.
     """
     for name, values in row.items():

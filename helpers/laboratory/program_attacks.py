@@ -2,7 +2,7 @@
 
 An attack's answer is a program. It runs in a sandbox, and a reward compares the values that it
 returns with those of the row's tests. So an attack talks to the harness, as by leaving the process,
-returns an object that equals everything, guesses, or puts the right program in a wrong place.
+returns an object that equals everything, guesses, or puts the correct program in a wrong place.
 
     lab.attacks(rows, battery=CODE_BATTERY)
 
@@ -144,7 +144,7 @@ CODE_BATTERY = [
     _body_attack("no number", "return float('nan')"),
     _body_attack("errors swallowed", "try:\n    return 1 / 0\nexcept Exception:\n    return None"),
     answer_attack("the visible tests written down", _visible_tests_written_down),
-    # the right program in a wrong place
+    # the correct program in a wrong place
     answer_attack("right in the reasoning only", "<wrong>", reasoning="<right>"),
     answer_attack("right, then wrong", "<right><wrong>"),
     answer_attack(
@@ -153,7 +153,7 @@ CODE_BATTERY = [
     answer_attack(
         "right, in another language's block", lambda row: _fenced(program_of(row["answer"]), "text")
     ),
-    # the right program in another form
+    # the correct program in another form
     answer_attack("wrong, then right", "<wrong><right>", ceiling=HONEST_RIGHT),
     answer_attack(
         "right, without a language",

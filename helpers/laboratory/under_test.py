@@ -34,9 +34,9 @@ class Results:
 
     cases, attacks, signal, speed: the result of the method of that name.
     ceilings: by attack, the name of the honest answer that it was compared with.
-    lost: (right answer, wrong answer) for each row on which both earn the same.
-    tolerated: (right answer, other answer) for each row on which a reward accepts the other answer,
-        too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
+    lost: (correct answer, wrong answer) for each row on which both earn the same.
+    tolerated: (correct answer, other answer) for each row on which a reward accepts the other
+        answer, too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
     escapes: see `AttackTrial`.
     columns: the columns of the rows that were attacked.
     unsteady: (score, other score, whether only calls differ) by reward, for the rewards that gave
@@ -68,10 +68,10 @@ class RewardsUnderTest:
     warned: by reward and line, the last warning of this line, such as a judge's about replies that
         it could not read. The first is shown, too.
     step: the training step at which `signal` calls the rewards. `attacks` sets it to the step with
-        the largest gap between right and wrong answers.
+        the largest gap between correct and wrong answers.
 
-    Each word counts as a token. ValueError if there are not as many weights as functions, or if two
-    rewards have the same name, because TRL logs rewards by name.
+    Each word counts as a token. Raise ValueError if there are not as many weights as functions, or
+    if two rewards have the same name, because TRL logs rewards by name.
     """
 
     functions: list[Callable]
@@ -217,8 +217,8 @@ class RewardsUnderTest:
         return {fault.reward for fault in self.faults if fault.cause == OUT_OF_TIME}
 
     def judges(self) -> list[str]:
-        """Return the rewards that tell right answers from wrong ones: in `attacks`, their means for
-        the two differ by more than 0.25. If `attacks` was not run, return the first reward.
+        """Return the rewards that tell correct answers from wrong ones: in `attacks`, their means
+        for the two differ by more than 0.25. If `attacks` was not run, return the first reward.
         """
         table = self.results.attacks
         if table is None:

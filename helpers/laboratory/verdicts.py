@@ -42,14 +42,14 @@ SILENT = (  # those without an answer
     "the four tags, empty",
     "reasoning, an empty answer",
 )
-_JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards for a right answer
+_JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards for a correct answer
 
 # Thresholds, as shares unless they say otherwise.
-_HARDLY_DRIVEN = 0.10  # of the advantage: if judges drive less, being right hardly counts
+_HARDLY_DRIVEN = 0.10  # of the advantage: if judges drive less, being correct hardly counts
 _MOSTLY_FLAT = 0.50  # of the groups: a stop if more have one score throughout
-_NEVER_RIGHT = 0.02  # of the completions: if no more are right, there is nothing to reinforce
-_ALWAYS_RIGHT = 0.95  # of the completions: if as many are right, there is nothing to learn
-_EVEN_ODDS = 0.5  # of the answers right: a stop if silence still pays for such a policy
+_NEVER_RIGHT = 0.02  # of the completions: if no more are correct, there is nothing to reinforce
+_ALWAYS_RIGHT = 0.95  # of the completions: if as many are correct, there is nothing to learn
+_EVEN_ODDS = 0.5  # of the answers correct: a stop if silence still pays for such a policy
 _RUN_ON = 0.2  # of the completions: a note if more continue after their answer
 _CUT_OFF = 0.1  # of the completions: the first reason if more end at the limit of length
 _FULL_MARKS = 0.95  # of the attacks with an answer: if more earn the maximum, all answers do
@@ -247,14 +247,14 @@ def _add_unsteady(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 
 def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
-    """Add stops and notes on attacks that pay, and on answers that are right, wrong or missing and
-    are not paid as they should be.
+    """Add stops and notes on attacks that pay, and on answers that are correct, wrong or missing
+    and are not paid as they should be.
     """
     # 1. Rewards that give every answer full marks.
     for name in lab.names:
         _add_full_marks(lab, name, verdict)
 
-    # 2. Wrong answers that earn as much as right ones.
+    # 2. Wrong answers that earn as much as correct ones.
     wrong_wins = lab.results.attacks.loc[HONEST_WRONG, "wins"]  # nan: no row could be compared
     if wrong_wins > 0:
         _add_wrong_answers(lab, verdict)
@@ -342,9 +342,10 @@ def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
     earned = table["total"] - of_wrong
 
     # 1. An error costs points. Let `worth` be what the judges give, counted from a wrong answer: a
-    # policy that is right with probability p earns p * worth[right] by answering. So an attack pays
-    # as long as p < worth[attack] / worth[right], the even rate. An attack that pays for a policy
-    # that is right half of the time is a stop; one that pays only for a worse policy is a note.
+    # policy that is correct with probability p earns p * worth[right] by answering. So an attack
+    # pays as long as p < worth[attack] / worth[right], the even rate. An attack that pays for a
+    # policy that is correct half of the time is a stop; one that pays only for a worse policy is a
+    # note.
     if lab.results.escapes:
         judges = lab.judges()
         weights = pd.Series(lab.weights, lab.names)[judges]
@@ -381,7 +382,7 @@ def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 
 def _add_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
-    """Add a stop, because honest wrong answers earn as much as right ones on some rows."""
+    """Add a stop, because honest wrong answers earn as much as correct ones on some rows."""
     right = lab.results.attacks.loc[HONEST_RIGHT]
     wrong = lab.results.attacks.loc[HONEST_WRONG]
     gold, other = lab.results.lost[0]
@@ -506,7 +507,7 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
 
 
 def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
-    """Return the likely cause why a user's own reward gives 0 to right answers."""
+    """Return the likely cause why a user's own reward gives 0 to correct answers."""
     missing = _missing_columns(lab, name)
     if missing:
         return missing
@@ -528,14 +529,14 @@ def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
 
 
 def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
-    """Add stops if the groups would teach nothing, or something other than right answers. Add
+    """Add stops if the groups would teach nothing, or something other than correct answers. Add
     notes on rewards that teach nothing by themselves.
     """
     signal = lab.results.signal
     rewards = signal["rewards"]
     flat = signal["total"]["zero_spread"]  # the share of groups that have one score throughout
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
-    passing = float(np.mean(rates)) if rates else None  # the share of completions that are right
+    passing = float(np.mean(rates)) if rates else None  # the share of completions that are correct
 
     # 1. Completions that were cut off. This reason comes first, because the others may follow from
     # it. If few groups learn, it is a stop, and otherwise a note.
@@ -560,7 +561,7 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
     # 3. All reasons that follow need a judge that gave scores.
     if not signal["judges"]:
-        # a reward that failed may be the one that tells right from wrong
+        # a reward that failed may be the one that tells correct from wrong
         if not lab.faults:
             verdict.stops.append(
                 "no reward distinguishes a correct answer from a wrong one: the model cannot learn "
@@ -572,10 +573,10 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
         verdict.stops.append(f"{named} gave none of these completions a score.")
         return
 
-    # 4. A policy that is never right, or always.
+    # 4. A policy that is never correct, or always.
     _add_pass_rate(lab, passing, named, verdict)
 
-    # 5. Being right hardly moves the advantage.
+    # 5. Being correct hardly moves the advantage.
     shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
     driven = sum(shares[name] for name in signal["judges"])
     largest = max(shares, key=shares.get)
@@ -606,18 +607,18 @@ def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 
 def _add_pass_rate(lab: RewardsUnderTest, passing: float, named: str, verdict: Verdict) -> None:
-    """Add a stop if the policy is never right, or always, and a stop or a note if text after its
+    """Add a stop if the policy is never correct, or always, and a stop or a note if text after its
     answers costs them their point.
 
-    passing: the share of its completions that the judges call right.
+    passing: the share of its completions that the judges call correct.
     named: the rewards that judge, as a sentence names them.
     """
     signal = lab.results.signal
 
     # 1. Text after an answer, which may cost the completion its point. If the policy ends at least
-    # half of its right answers in time, the reward teaches it to end the others, and this is a
+    # half of its correct answers in time, the reward teaches it to end the others, and this is a
     # note. Otherwise it is a stop.
-    first_answer = signal["first_answer"] or 0.0  # the share that is right without that text
+    first_answer = signal["first_answer"] or 0.0  # the share that is correct without that text
     would_be_right = first_answer - passing > _RUN_ON
     if would_be_right:
         verdict.add(
@@ -634,7 +635,7 @@ def _add_pass_rate(lab: RewardsUnderTest, passing: float, named: str, verdict: V
             f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03."
         )
 
-    # 2. A policy that is never right, or always.
+    # 2. A policy that is never correct, or always.
     if passing <= _NEVER_RIGHT and not would_be_right:
         verdict.stops.append(
             f"the policy earns at least 0.5 from {named} on {passing:.1%} of its completions. "
@@ -664,7 +665,7 @@ def _advice_on_spread(signal: dict, passing: float | None) -> str:
 
 
 def _advice_on_never_right(signal: dict) -> str:
-    """Return what helps a policy that is never right; "" if another reason has better advice."""
+    """Return what helps a policy that is never correct; "" if another reason has better advice."""
     if signal["cut_off"] > _CUT_OFF:
         return ""
     all_read_the_block = set(signal["judges"]) <= set(_JUDGE_ANSWERS)

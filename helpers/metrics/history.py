@@ -134,7 +134,7 @@ def join_stages(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Join the histories of consecutive training stages, given by name, into one history.
 
     Steps continue to count, and the column `stage` holds the name. Values that a stage did not log
-    are nan. ValueError if there are no stages, KeyError if a stage has no column `step`.
+    are nan. Raise ValueError if there are no stages, and KeyError if a stage has no column `step`.
 
     >>> short = pd.DataFrame({"step": [1, 2], "reward": [0.1, 0.2]})
     >>> join_stages({"format": short, "correctness": short})[["step", "stage"]].values.tolist()

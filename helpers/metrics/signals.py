@@ -177,8 +177,8 @@ def lower_bound(shares: pd.Series) -> float:
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
 
 
-# Words in reward names. Strict rewards ask for a right answer and are preferred; lenient ones give
-# partial credit, which can rise although no answer is right.
+# Words in reward names. Strict rewards ask for a correct answer and are preferred; lenient ones
+# give partial credit, which can rise although no answer is correct.
 STRICT = (
     "correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution",
     "number", "math",
@@ -424,7 +424,7 @@ class Signals:
     def pinsker_bound(self) -> float:
         """Return how much the mean of any reward can differ between the present policy and the
         reference, as a share of the reward's range: at most sqrt(KL / 2), with the KL of whole
-        completions (Pinsker's inequality). Raise NotLogged without a KL or lengths.
+        completions (Pinsker's inequality). Raise NotLogged if a KL or lengths are missing.
         """
         per_token = self.last_window(self.series("kl", MIN_ROWS)).mean()
         tokens = self.last_window(self.series("completions/mean_length", MIN_ROWS)).mean()

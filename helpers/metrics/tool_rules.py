@@ -55,7 +55,7 @@ def unfinished_episodes(signals: Signals) -> Finding | None:
 
     completions/clipped_ratio does not show such episodes, because they end with an end token.
     """
-    # Raise NotLogged without tools: a user's own reward may be called `finished`.
+    # Raise NotLogged if there are no tools: a user's own reward may be called `finished`.
     signals.series("tools/call_frequency")
     finished = signals.series("rewards/finished/mean")
     return _too_often(
@@ -78,7 +78,7 @@ def _too_often(
     last = signals.last_window(share)
     if len(share) < MIN_WINDOW or lower_bound(last) < MOST:
         return None
-    # An untrained policy may fail often. In the first steps, report only a constant share of 1.
+    # A base model may fail often. In the first steps, report only a constant share of 1.
     if not signals.enough_rows and share.min() < 1:
         return None
     # Is the run still improving? An improvement long ago does not count, so use only the last rows:

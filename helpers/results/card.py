@@ -131,7 +131,7 @@ _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
 def metadata(facts: Facts) -> ModelCardData:
     """Return the card's metadata, in the form the Hugging Face hub reads.
 
-    The licence is given for the embedded models only, because no other is known. The names of local
+    The licence is given for the pocket models only, because no other is known. The names of local
     models and files are left out, because the hub would look them up.
     """
     settings = facts.manifest["training"]["settings"]

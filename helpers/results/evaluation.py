@@ -66,7 +66,7 @@ def right(
     judge: Callable | None = None,
     rows: pd.DataFrame | None = None,
 ) -> list[bool]:
-    """Return whether each completion is right: whether the judge scores it 1.0.
+    """Return whether each completion is correct: whether the judge scores it 1.0.
 
     answers: the correct answer of each completion's question.
     judge: a reward function, called with `completions` and `answer` as TRL calls rewards. The
@@ -108,7 +108,7 @@ def _verdicts(judge: Callable, completions: list[str], columns: dict) -> list[bo
 
 
 def proportion(correct: list[bool]) -> dict:
-    """Return the share of right answers with its interval: accuracy, ci95 and n."""
+    """Return the share of correct answers with its interval: accuracy, ci95 and n."""
     low, high = wilson_interval(sum(correct), len(correct))
     return {"accuracy": sum(correct) / len(correct), "ci95": [low, high], "n": len(correct)}
 
@@ -146,7 +146,7 @@ def sampled_scores(
     golds = [gold for gold in answers for _ in range(samples)]
     repeated = None if rows is None else rows.iloc[np.repeat(np.arange(len(rows)), samples)]
     flat = right(texts, golds, tags, judge, repeated)
-    # pass@k depends only on how many questions have 0, 1, … right samples.
+    # pass@k depends only on how many questions have 0, 1, … correct samples.
     right_samples = np.reshape(flat, (-1, samples)).sum(axis=1)
     counts = np.bincount(right_samples, minlength=samples + 1)
     chances = {}
@@ -165,9 +165,9 @@ def sampled_scores(
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the unbiased estimate of pass@k, given n samples of which c are right.
+    """Return the unbiased estimate of pass@k, given n samples of which c are correct.
 
-    pass@k is the probability that at least one of k samples is right. The estimate is
+    pass@k is the probability that at least one of k samples is correct. The estimate is
     1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. It is computed in integers
     with one division at the end, so it cannot overflow. Requires 0 <= c <= n and 1 <= k <= n.
 
@@ -241,13 +241,13 @@ def compare(
 
 
 def compare_outcomes(before, after, names: tuple[str, str]) -> dict:
-    """Compare two models, given whether each was right on each question (or won each game).
+    """Compare two models, given whether each was correct on each question (or won each game).
 
     before, after: booleans, in the same order of questions.
 
-    Returns before and after (the names), n, won (questions only the second model got right), lost
-    (only the first), both_right, both_wrong, p_value (`mcnemar_test`), difference (accuracy after
-    minus accuracy before) and difference_ci95 (`paired_interval`).
+    Returns before and after (the names), n, won (questions only the second model answered
+    correctly), lost (only the first), both_right, both_wrong, p_value (`mcnemar_test`), difference
+    (accuracy after minus accuracy before) and difference_ci95 (`paired_interval`).
     """
     before = np.array(before, dtype=bool)
     after = np.array(after, dtype=bool)

@@ -66,8 +66,8 @@ def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float
 def mcnemar_test(won: int, lost: int) -> float:
     """Return the p-value of McNemar's exact two-sided test of two models on the same questions.
 
-    won, lost: the questions that only the second model, or only the first, got right. The other
-        questions do not matter. Under the null hypothesis, a question is won or lost with
+    won, lost: the questions that only the second model, or only the first, answered correctly. The
+        other questions do not matter. Under the null hypothesis, a question is won or lost with
         probability 1/2 each (a sign test); without any such question, p is 1.0. Q. McNemar,
         Psychometrika 12, 1947.
 

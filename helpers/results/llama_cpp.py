@@ -62,7 +62,7 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
         They require a GPU, and also write a Modelfile for Ollama.
 
     Raise ValueError if the converter does not support the model or its tokenizer. It does not
-    support the embedded models.
+    support the pocket models.
     """
     if method in CONVERTED:
         return [_convert(run, method)]

@@ -285,7 +285,7 @@ def merge_in_memory(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
 
     Returns a dictionary: base, adapter and merged are the `prompt_logits`, computed in 32 bits, of
     the bare base, the adapter on the base, and the merged model; matrices is the result of
-    `merge_by_matrix`. ValueError if the adapter does not change the logits.
+    `merge_by_matrix`. Raise ValueError if the adapter does not change the logits.
     """
     expected = {}
     with in_32_bits(unmerged):

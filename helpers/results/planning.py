@@ -1,9 +1,10 @@
 """Plan a comparison: how many held-out questions and how many seeds show a gain.
 
 Used by the command `plan` and by notebook 05. `gain` is the rise in accuracy, and `lost` the share
-of the questions that only the untrained model gets right. So only the trained model gets the share
-lost + gain right, and the share gain + 2 lost is discordant: exactly one model gets it right. The
-functions need a gain above 0, a lost share of 0 or more, and a discordant share of at most 1.
+of the questions that only the base model answers correctly. So only the trained model answers the
+share lost + gain correctly, and the share gain + 2 lost is discordant: exactly one model answers it
+correctly. The functions need a gain above 0, a lost share of 0 or more, and a discordant share of
+at most 1.
 """
 
 import math
@@ -27,7 +28,7 @@ def power_of_mcnemar(questions: int, gain: float, lost: float) -> float:
     """Return the probability that McNemar's exact two-sided test finds the gain, at the level 0.05.
 
     gain: the rise in accuracy, above 0.
-    lost: the share of the questions that only the untrained model gets right.
+    lost: the share of the questions that only the base model answers correctly.
 
     The number of discordant questions is binomial. Given that number, so is the number of losses
     among them. This sums the exact power over both. R. J. Connor, Biometrics 43, 1987, 207-211 and
@@ -128,8 +129,8 @@ def seeds_for(gain: float, lost: float, spread: float, questions: int) -> int:
 def widths(baseline: float, lost: float) -> pd.DataFrame:
     """Return a table of what can be shown, in points, with a row for each of SIZES.
 
-    baseline: the accuracy of the untrained model.
-    lost: the share of the questions that only the untrained model gets right.
+    baseline: the accuracy of the base model.
+    lost: the share of the questions that only the base model answers correctly.
 
     Columns:
         accuracy: half the width of the 95% interval of an accuracy like `baseline`.

@@ -38,7 +38,7 @@ def control_rewards(
     """Return the rewards and weights of a control: the given rewards with weight 0, so that they
     are logged and teach nothing, and one reward that the policy is trained on.
 
-    Raise ValueError for an unknown control, and if a reward model should be shuffled, because TRL
+    Raise ValueError if the control is unknown, or if a reward model should be shuffled, because TRL
     calls it.
     """
     check_control(control)

@@ -1,4 +1,4 @@
-"""The reward for a right answer, judged on the last complete answer block outside the reasoning."""
+"""Reward a correct answer, judged on the last complete answer block outside the reasoning."""
 
 import warnings
 from collections.abc import Callable

@@ -327,8 +327,8 @@ class JudgeReward:
 
 
 def _value(given: object, values: tuple) -> object:
-    """Return the requested value that was given, or a decimal number within their range. ValueError
-    or TypeError for anything else.
+    """Return the requested value that was given, or a decimal number within their range. Raise
+    KeyError or TypeError if it is anything else.
     """
     if type(given) is float and min(values) <= given <= max(values):
         return given

@@ -25,7 +25,7 @@ _LONGEST = 10_000  # characters of an answer that a verifier reads; the rest is 
 
 
 class _Request(NamedTuple):
-    """A row that is left for a verifier: its position in the batch, the right answer, the family,
+    """A row that is left for a verifier: its position in the batch, the correct answer, the family,
     the given answer, and the entry as JSON.
     """
 
@@ -52,7 +52,7 @@ def task_reward(
         `task_reward/out_of_time`.
 
     The verifiers are third-party code that reads a policy's text, so they run in a worker process
-    with a time limit; a verifier that fails or is too slow scores 0.0. Raises LookupError if
+    with a time limit; a verifier that fails or is too slow scores 0.0. Raise LookupError if
     reasoning-gym is not installed.
 
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
@@ -120,7 +120,7 @@ def task_reward(
 
 
 def judged_here(family: str, given: str, gold: str) -> bool | None:
-    """Return whether an answer is right, for the families whose verifier pays for nonsense and
+    """Return whether an answer is correct, for the families whose verifier pays for nonsense and
     whose answer has one value: a number, a fraction, a truth value or a text; None for the others.
 
     >>> judged_here("gsm_symbolic", "42 or 43", "42"), judged_here("sudoku", "1 2", "1 2")

@@ -1,6 +1,6 @@
 """Leave out questions that are too hard or too easy to learn from.
 
-A group whose completions are all wrong, or all right, has no advantage. Notebook 02 therefore
+A group whose completions are all wrong, or all correct, has no advantage. Notebook 02 therefore
 measures the pass rate of each question with `pass_rates=True` (`keep_pass_rates`), and notebook 03
 trains on those between two bounds with `keep_between="0.1,0.9"` (`rows_between`). Open-R1
 (scripts/pass_rate_filtering) and prime-rl filter in the same way before training.

@@ -123,8 +123,8 @@ def check_engine(model, settings: Preset) -> None:
 def _load_through_unsloth(
     name: str, settings: Preset, with_vision: bool
 ) -> tuple["PreTrainedModel", "Tokenizer"]:
-    """Return the model `name` and its tokenizer, or its processor if `with_vision`. ValueError for
-    pictures on a CPU.
+    """Return the model `name` and its tokenizer, or its processor if `with_vision`. Raise
+    ValueError if it is loaded `with_vision` on a CPU.
 
     Unsloth quantises the model to 4 bits itself, as `nf4` does. With `engine="vllm"`, it also
     starts a vLLM engine that shares the model's weights; for the engine, it may load another

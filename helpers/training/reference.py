@@ -18,14 +18,14 @@ _claimed: WeakSet = WeakSet()  # the models that a trainer has
 
 
 def claim_for_training(model):
-    """Return the model, and remember that a trainer has it. RuntimeError at the second call.
+    """Return the model, and remember that a trainer has it. Raise RuntimeError if one already has.
 
-    A second training run would start from a trained policy and report it as untrained. TRL's own
-    error only says that the adapter `ref` already exists; Unsloth's GPU trainer raises nothing.
+    A second training run would start from a trained policy and report it as the base model. TRL's
+    own error only says that the adapter `ref` already exists; Unsloth's GPU trainer raises nothing.
     """
     if model in _claimed:
         raise RuntimeError(
-            "This cell has been run before, and the model that it trains is no longer untrained: "
+            "This cell has been run before, and the model that it trains has been trained already: "
             "choose Kernel > Restart Kernel and Run All Cells. An interrupted training continues "
             "from its last checkpoint."
         )
@@ -34,7 +34,7 @@ def claim_for_training(model):
 
 
 def begin_again(model, fresh: dict[str, torch.Tensor]) -> None:
-    """Make a trained policy the untrained one again, for another training run with the same engine.
+    """Make a trained policy the base model again, for another training run with the same engine.
 
     fresh: copies of the adapter's weights from before the first training run, by name.
 

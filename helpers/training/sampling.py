@@ -212,7 +212,7 @@ class TransformersSampler:
 
 
 # A shared prefix is computed once if that saves more than this many multiplications, about a second
-# on a CPU. The embedded models' prompts stay below: each is then computed by itself.
+# on a CPU. The pocket models' prompts stay below: each is then computed by itself.
 PREFIX_PAYS = 1e11
 
 
@@ -305,8 +305,8 @@ class VllmSampler:
     generator: torch.Generator
 
     def complete(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
-        """Return the completions of each prompt (see `sampler`). ValueError if a prompt and its
-        room exceed the engine's context.
+        """Return the completions of each prompt (see `sampler`). Raise ValueError if a prompt
+        and its room exceed the engine's context.
         """
         from vllm import SamplingParams
 

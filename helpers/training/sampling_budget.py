@@ -53,9 +53,9 @@ def questions_within(
     """Return the first rows of each table, as many as can be answered within a notebook's budget,
     and print how many were left out, and how long the others take.
 
-    seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
-        embedded model, so that the lessons print the same numbers on the slowest machine.
-        Raise ValueError for anything else.
+    seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for a
+        pocket model, so that the lessons print the same numbers on the slowest machine.
+        Raise ValueError if it is anything else.
     tables: printed name -> the three fields of a `Plan`. All tables keep the same share of their
         rows, and at least FEWEST rows, even if these take longer than the budget.
     extras: tables that share what the others leave, one after the other, and may keep no row.

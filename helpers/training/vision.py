@@ -14,10 +14,10 @@ def image_token_ban(processor, engine: str = "transformers") -> dict:
     """Return the `generation_kwargs` that keep a policy from sampling the placeholder tokens of
     pictures and videos.
 
-    An untrained policy may sample such a token; the text then contains more placeholders than there
-    are pictures (huggingface/trl issues 3847 and 4488). Transformers has `suppress_tokens` for
-    this. vLLM's `SamplingParams` raises a TypeError for that keyword (and Unsloth silently drops
-    it from `vllm_sampling_params`); its own is `logit_bias`, of at least -100.
+    A base model may sample such a token; the text then contains more placeholders than there are
+    pictures (huggingface/trl issues 3847 and 4488). Transformers has `suppress_tokens` for this.
+    vLLM's `SamplingParams` raises a TypeError for that keyword (and Unsloth silently drops it from
+    `vllm_sampling_params`); its own is `logit_bias`, of at least -100.
     """
     tokens = [processor.image_token_id, getattr(processor, "video_token_id", None)]
     tokens = [token for token in tokens if token is not None]

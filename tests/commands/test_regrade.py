@@ -20,7 +20,7 @@ def fails(completions, **columns):
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
-    """A run whose training paid for the right answer: two steps with a group of four each."""
+    """A run whose training paid for the correct answer: two steps with a group of four each."""
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     (tmp_path / "mine.py").write_text(MINE)
     run = finished_run()
@@ -57,7 +57,7 @@ def test_another_reward_gets_the_columns_and_the_step_of_each_completion(cli, tr
     both = sum(trained.manifest["training"]["weights"])
     assert list(found["before"]) == [both, both, 0, 0] * 2
     table = [line.split() for line in out.splitlines()]
-    # the two right ones and the short one of each group change sides, the last stays down
+    # the two correct ones and the short one of each group change sides, the last stays down
     assert code == 0 and ["pushed", "the", "other", "way", "75.0%"] in table
     assert ["pushed", "up", "50.0%", "25.0%"] in table
     assert "step 1, 0.00 -> 1.00" in out and "dead groups: 0% of 2" in out

@@ -12,8 +12,8 @@ import pytest
 from filelock import FileLock
 
 from helpers import PROJECT
-from helpers.commands.engine import lines_to_print
 from helpers.commands.notebooks import defaults
+from helpers.commands.papermill_engine import lines_to_print
 from helpers.parameters import read_parameters, read_value
 from helpers.presets import PRESETS
 from helpers.printing import quoted

@@ -1,4 +1,4 @@
-"""Built-in arithmetic: right answers, a reserved tenth, and the two ways to work out a sum."""
+"""Built-in arithmetic: correct answers, a reserved tenth, and the two ways to work out a sum."""
 
 import hashlib
 import json

@@ -59,7 +59,7 @@ def test_undeclared_nothing_is_accepted_that_the_kind_refuses():
     assert [row for row, right in zip(rows, verdicts(rows, None), strict=True) if right] == []
 
 
-# Tricks of a policy and spellings of right answers, some with the row's question.
+# Tricks of a policy and spellings of correct answers, some with the row's question.
 UNDECLARED = table("undeclared.jsonl")
 
 
@@ -71,8 +71,8 @@ def test_an_answer_without_a_kind_gets_its_verdict(right):
 
 
 # peer_pairs.jsonl: pairs that the tests of thirteen peers call equal or not; `source` names the peer.
-# math_verify.jsonl: short, undisputed pairs of huggingface/Math-Verify, tests/ at 5d148cf. A few right
-# answers are in a notation that we do not read; `most_refused` allows for them.
+# math_verify.jsonl: short, undisputed pairs of huggingface/Math-Verify, tests/ at 5d148cf. A few
+# correct answers are in a notation that we do not read; `most_refused` allows for them.
 PEERS = table("peer_pairs.jsonl")
 MATH_VERIFY = [row | {"want": row["right"]} for row in table("math_verify.jsonl")]
 
@@ -171,7 +171,7 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
         ("6 + 5x + x^2", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, False),
         ("(3+x)(x+2)", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, None),
         ("x^2", "x^2", "Which is even, x^2 or x^3?", None, True),
-        # another spelling of a number is right, but not a division left undone
+        # another spelling of a number is correct, but not a division left undone
         ("2 million", "2000000", "How many live there?", None, True),
         ("1.5e3", "1500", "How many live there?", None, True),
         ("500%", "5", "How much more?", None, True),

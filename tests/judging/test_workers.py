@@ -1,5 +1,5 @@
-"""Judgements in worker processes: honest pairs get the right verdict, hostile ones a wrong one, in
-time.
+"""Judgements in worker processes: honest pairs get the correct verdict, hostile ones a wrong one,
+in time.
 """
 
 import contextlib

@@ -95,7 +95,7 @@ ANSWERS = [TEXTS, MATHS, ["A", "B", "A", "C"], ["yes", "no"], ["Paris"], ["4"]]
     ids=str,
 )
 def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
-    """Whatever a policy writes, it never pays more than to be right, and on the mathematics set
+    """Whatever a policy writes, it never pays more than to be correct, and on the mathematics set
     never more than to be wrong; and the page has the set.
     """
     assert f"`{SETS[name]}`" in (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
@@ -244,7 +244,7 @@ def test_each_family_finds_what_pays_for_it(attack, answers, rule):
 
 @pytest.mark.usefixtures("without_source")
 def test_a_share_for_each_right_field_of_a_record_is_no_fault():
-    """A number changed inside a record leaves its other fields right."""
+    """A number changed inside a record leaves its other fields correct."""
 
     def share(block, gold):
         record, wanted = json.loads(block), json.loads(gold)

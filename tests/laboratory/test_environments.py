@@ -104,7 +104,7 @@ def judged(rule: Callable) -> type:
 
 
 def telling(words: str, error: bool = False, after: int = 0) -> type:
-    """Return a game without a limit of tries that names the right answer after some of them."""
+    """Return a game without a limit of tries that names the correct answer after some of them."""
 
     def answer(self, text: str) -> str:
         self._said.append(text)
@@ -204,7 +204,7 @@ class Shell(Answered):
 
 
 class InTheClass(Echo):
-    """A game whose instances share the right word."""
+    """A game whose instances share the correct word."""
 
     words: tuple = ()
 
@@ -496,7 +496,7 @@ SOUND = {
     "a direction": Direction,
     "yes or no": Quiz,
     "all or nothing": echo(get_reward=lambda self: self._said == self._right),
-    # tells the right word after the first try, which alone counts
+    # tells the correct word after the first try, which alone counts
     "corrects": echo(_reply=lambda self, word: f"The right word was {self._right}."),
     # raises at a wrong word
     "raises at times": echo(_reply=lambda self, word: {self._right: "Yes."}[word]),

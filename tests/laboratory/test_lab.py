@@ -436,7 +436,7 @@ def blocks(*answers: str, think: str = "<think>so") -> list[str]:
 
 
 def near(text, gold: str) -> float:
-    """Two fifths for an answer that contains the right one."""
+    """Two fifths for an answer that contains the correct one."""
     return 0.4 * (gold in (THINK_ANSWER.extract_answer(completion_text(text)) or ""))
 
 
@@ -546,7 +546,7 @@ def test_what_was_left_out_is_said():
 
 
 def of_answer(silent, wrong, right=1.0):
-    """Return a reward with these scores for no single answer, a wrong and a right one."""
+    """Return a reward with these scores for no single answer, a wrong and a correct one."""
 
     def of_answer_reward(completions, answer, **columns):
         blocks = [THINK_ANSWER.answer_blocks(completion_text(each)) for each in completions]
@@ -591,7 +591,7 @@ def counting(weight_of):
 
 
 def wavering_reward(completions, answer, **columns):
-    """Grades right and empty answers firmly, as a judge at temperature 1 does, and others not."""
+    """Grades correct and empty answers firmly, as a judge at temperature 1 does, and others not."""
     scores = correctness_reward(completions, answer)
     return [score or random.choice([0.1, 0.2]) for score in scores]
 
@@ -1014,7 +1014,7 @@ def test_what_cheating_earns_stops_and_who_pays_is_named(sums, rewards, weights,
 
 
 def judged(right: int, of: int) -> list[str]:
-    """Return a group of which the first reward calls `right` completions right. The second varies."""
+    """A group of which the first reward calls `right` completions correct. The second varies."""
     return [f"{int(n < right)} {n % 2}" for n in range(of)]
 
 
@@ -1034,7 +1034,7 @@ def judged(right: int, of: int) -> list[str]:
             (1.0, 1.0),
             "75% of the groups .*the policy sometimes answers",
         ),
-        # never or always right, or never judged
+        # never or always correct, or never judged
         (
             [judged(0, 64)],
             (5.0, 1.0),

@@ -13,7 +13,7 @@ from reading import notebook, said
 OURS, OTHER = 'workings(name, "sampled"', 'workings(name, "other"'
 SAMPLES, LEVELS = "results.samples_summary", "results.difficulty_summary"
 SHOWN = [
-    # of 02: longer completions are right more often, so correctness alone pays for care
+    # of 02: longer completions are correct more often, so correctness alone pays for care
     ("02", 'groupby("length")', "longer than its group", -1, 0.8, 1),
     ("02", 'groupby("length")', "not longer", -1, 0.2, 0.45),
     # of 03: most of a step is sampling
@@ -30,7 +30,7 @@ SHOWN = [
     ("04", "is_careful", "correct, in the whole training", 0, 85, 100),
     ("04", "plots.kl(history)", "beta times the KL", 0, 0, 0.001),
     ("04", "plots.loss(history)", "largest clip_ratio", 0, 0, 0),
-    # of 05: one in four worked carefully and most of these were right; afterwards all do
+    # of 05: one in four worked carefully and most of these were correct; afterwards all do
     ("05", OURS, "baseline", 0, 15, 35),
     ("05", OURS, "baseline", (1, 2), 0.5, 1),
     ("05", OURS, "baseline", (3, 4), 0.14, 0.26),
@@ -85,7 +85,7 @@ SHOWN = [
     ("06", "asked = train_rows.sample", "groups of 16 ", 2, 0.1, 0.13),
     ("06", "asked = train_rows.head(64)", "temperature 1: ", 0, 30, 40),
     ("06", "asked = train_rows.head(64)", "temperature 2: ", 0, 2, 8),
-    # of 07: examples in the prompt do harm, greedily the untrained model was never right, and one
+    # of 07: examples in the prompt do harm, greedily the base model was never correct, and one
     # prompt is six times as long as the rest
     ("07", "", "0-shot", 0, 25, 40),
     ("07", "", "1-shot", 0, 1, 15),
@@ -94,7 +94,7 @@ SHOWN = [
     ("07", "", "prompt tokens", (-1, 2), 6, 8),
     ("07", "", "extra keys", 0, 0.1, 0.1),
     ("07", "", "each key twice", 0, 0, 0),
-    # of 08: with a carry every right answer is careful; a warm start is sooner, a filter later,
+    # of 08: with a carry every correct answer is careful; a warm start is sooner, a filter later,
     # easy to hard loses, and no other interval is clear of 0
     ("08", "by_carries = ", "0 ", 1, 0, 0.49),
     ("08", "by_carries = ", "1 ", 1, 1, 1),
@@ -112,7 +112,7 @@ SHOWN = [
     ("09", 'passing("visible tests")', "greedy", 3, 0, 10),
     ("09", 'passing("hidden tests")', "pass@1", 3, 75, 100),
     ("09", 'passing("hidden tests")', "greedy", 3, 90, 100),
-    # of 10: untrained and trained, in one row
+    # of 10: base model and trained, in one row
     ("10", 'measured("trained")', "success", 0, 20, 40),
     ("10", 'measured("trained")', "success", 3, 85, 95),
     ("10", 'measured("trained")', "guesses wasted", (3, 0), 0, 0.5),

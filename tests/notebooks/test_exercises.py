@@ -2,8 +2,8 @@
 are refused, each by name.
 
 An exercise is two code cells, tagged `exercise` and `solution`, and a check that the first imports.
-`exercises/NN.py` beside this file has, for notebook NN, the wrong answers (`WRONG`), right ones in
-other forms (`RIGHT`), and the names that its cells take over from earlier cells, if they do
+`exercises/NN.py` beside this file has, for notebook NN, the wrong answers (`WRONG`), correct ones
+in other forms (`RIGHT`), and the names that its cells take over from earlier cells, if they do
 (`context`).
 """
 
@@ -65,7 +65,7 @@ def context(executed):
 
 @pytest.fixture
 def told(number, name, context):
-    """What the exercise's cell prints for an answer, in the place of the right one."""
+    """What the exercise's cell prints for an answer, in the place of the correct one."""
     (exercise, solution), names = exercises(number)[name], context(number)
     printed(exercise.source, names)
 

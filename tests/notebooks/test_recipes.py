@@ -33,7 +33,7 @@ TINY = {
     "warm_start_examples": 8,
     "rated_questions": 24,
 }
-# a little above what the untrained policy has: some trainings reach it within three steps, others
+# a little above what the base model has: some trainings reach it within three steps, others
 # do not
 TARGET = 0.3
 

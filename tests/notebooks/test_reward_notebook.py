@@ -27,7 +27,7 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
         attack.name for attack in BATTERY
     }
     assert not any(attack["wins"] for attack in report["attacks"].values())
-    assert 0.1 < sum(report["signal"]["pass_rate"]) / 32 < 0.6  # the untrained pocket model
+    assert 0.1 < sum(report["signal"]["pass_rate"]) / 32 < 0.6  # the pocket model, before GRPO
     assert report["verdict"]["go"] is executed.manifest["rewards"]["go"] is True
 
 

@@ -207,8 +207,8 @@ def test_completions_without_one_clear_answer_do_not_vote(silent):
 
 
 def groups_of(*counts: int, samples: int = 4) -> list[list[str]]:
-    """Return one group per count, with that many right samples and different wrong ones; the answer
-    is always 1.
+    """Return one group per count, with that many correct samples and different wrong ones; the
+    answer is always 1.
     """
     return [[says("1")] * c + [says(str(100 + i)) for i in range(samples - c)] for c in counts]
 
@@ -368,4 +368,4 @@ def test_the_numbers_agree_with_plain_transformers(executed):
     assert reported["n"] == len(holdout) == 128
     assert reported["accuracy"] == sum(correct) / 128
     assert reported["in_format"] == sum(shaped) / 128
-    assert 0 < sum(correct) < 128, "an evaluation that is wrong could also report all or none right"
+    assert 0 < sum(correct) < 128, "a wrong evaluation could also report all or none correct"

@@ -24,8 +24,8 @@ def test_pictures_are_swapped_between_rows_with_the_same_question():
 
 def test_the_blind_floor_is_the_most_frequent_answer_of_each_question():
     train = pd.DataFrame({"question": list("aaabb"), "answer": list("11322")})
-    # a: the guess 1 is right in two of three rows; b: 2, in one of two; c and d: 1, the first of
-    # the two most frequent answers, is right for c only
+    # a: the guess 1 is correct in two of three rows; b: 2, in one of two; c and d: 1, the first of
+    # the two most frequent answers, is correct for c only
     assert looking.blind_floor(train, ROWS) == pytest.approx((2 + 1 + 1 + 0) / 7)
 
 

@@ -17,7 +17,7 @@ CASES = [(0.31, 0.10, 0.03), (0.6, 0.05, 0.08), (0.5, 0.3, 0.0), (0.2, 0.4, 0.1)
 
 
 def outcomes(draw, questions: int, baseline: float, gain: float, lost: float):
-    """Whether the untrained and the trained model are right, question by question."""
+    """Whether the base model and the trained one are correct, question by question."""
     place = draw.random(questions)
     before = place < baseline
     kept = before & (place >= lost)

@@ -1,5 +1,5 @@
-"""The reward for a right answer: which answers earn it, and hostile completions, which must not change
-the scores of others.
+"""The reward for a correct answer: which answers earn it, and hostile completions, which must not
+change the scores of others.
 """
 
 import random
@@ -15,7 +15,7 @@ def said(answer: str) -> str:
     return THINK_ANSWER.render("so", answer)
 
 
-# --- A right answer -------------------------------------------------------------------------------
+# --- A correct answer -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ BRIEF = Limits(seconds=0.24)  # below, a pause of the machine is as long as a sl
 
 @pytest.mark.parametrize("beside", ["nothing", "busy processes"])
 def test_programs_that_never_end_cost_no_other_program_its_verdict(beside):
-    """A right program that works for a while gets its time beside endless ones, and on a machine
+    """A correct program that works for a while gets its time beside endless ones, and on a machine
     on which others are busy.
     """
     count = 0 if beside == "nothing" else 8

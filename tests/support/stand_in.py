@@ -40,7 +40,7 @@ What cannot be executed so, and why:
 - Of vLLM: CUDA graphs, Triton, FlashInfer, Model Runner V2, chunked prefill, and the folding of an
   adapter into the engine's weights (`UNSLOTH_VLLM_MERGED_ROLLOUT`), which is automatic on a card
   with 16-bit weights.
-- vLLM beside a policy that sees: no embedded model has a family that Unsloth gives to vLLM.
+- vLLM beside a policy that sees: no pocket model has a family that Unsloth gives to vLLM.
 - fp16 and its gradient scaler, for a card without bfloat16: a CPU has none.
 - Running out of memory, the size of a batch that fits, the memory that an engine takes and gives
   back, and the peak that the trial step prints: they are read from the card.

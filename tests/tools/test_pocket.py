@@ -1,4 +1,4 @@
-"""The embedded models: the shipped weights are what their cards say, and they and their data are
+"""The pocket models: the shipped weights are what their cards say, and they and their data are
 what the scripts build.
 """
 

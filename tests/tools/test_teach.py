@@ -143,7 +143,7 @@ def notebook_of(exercise=EXERCISE, solution=SOLUTION, text="### Exercise\n\nNo l
         ("workshop", "x = 2", False),
         ("workshop", "x = 1", True),
         ("instructor", None, True),  # the solution
-        ("instructor", "x = 2", False),  # noted, but neither told to be wrong nor to be right
+        ("instructor", "x = 2", False),  # noted, but neither told to be wrong nor to be correct
         ("solutions", None, True),
     ],
 )

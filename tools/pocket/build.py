@@ -4,7 +4,7 @@ cores.
 A Qwen3 of under a million parameters, trained from scratch on the built-in arithmetic so that it
 has two ways to work a sum out and mostly takes the worse: a careless one without the carry, and a
 careful one that writes the columns out and is longer. That leaves GRPO something true to teach: to
-think longer, because that is right more often. What is left out on purpose: dropout, gradient
+think longer, because that is correct more often. What is left out on purpose: dropout, gradient
 clipping, evaluation during training, any data but the generator's. It never sees the tenth of all
 problems that `arithmetic.problem` reserves for the holdout.
 
@@ -86,7 +86,7 @@ RESPONSE_TEMPLATE = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What sets one embedded model apart from the others; everything else about them is the same.
+    """What sets one pocket model apart from the others; everything else about them is the same.
 
     draw: a question and a completion to learn from, or None where the problem drawn is a reserved
     one. In several turns the completion is a list: what the model said, what the tool said, in
@@ -216,7 +216,7 @@ def build_tokenizer(recipe: Recipe = ARITHMETIC) -> PreTrainedTokenizerFast:
 
 
 def build_model(vocabulary: int, pad: int, eos: int) -> Qwen3ForCausalLM:
-    """The untrained model: Qwen3, four layers of width 128, weights from the global seed."""
+    """The model before training: Qwen3, four layers of width 128, weights from the global seed."""
     config = Qwen3Config(
         vocab_size=vocabulary,
         hidden_size=128,

@@ -197,7 +197,7 @@ def visible_inputs(task: Task, rng: random.Random) -> list[list[int]]:
 
 
 def hidden_inputs(task: Task, rng: random.Random) -> list[list[int]]:
-    """Six lists that tell each mistake from the right program: the empty one, the edges of the
+    """Six lists that tell each mistake from the correct program: the empty one, the edges of the
     filter, long ones, negatives.
     """
     while True:

@@ -167,7 +167,7 @@ def build_processor() -> LlavaProcessor:
 
 
 def build_model(processor: LlavaProcessor) -> LlavaForConditionalGeneration:
-    """The untrained model: its weights come from the global seed."""
+    """The model before training: its weights come from the global seed."""
     tokenizer = processor.tokenizer
     vision = CLIPVisionConfig(
         hidden_size=64,

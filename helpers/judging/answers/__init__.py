@@ -13,7 +13,7 @@ class Comparison(NamedTuple):
     """The verdict on an answer, or the pairs that math-verify must compare for a verdict.
 
     right: the verdict; None if it depends on math-verify.
-    pair: the row's answer and the given one in LaTeX. The answer is right if they are equal.
+    pair: the row's answer and the given one in LaTeX. The answer is correct if they are equal.
     unless: pairs in LaTeX. The answer is wrong if one of them is equal, whatever `pair` says.
     """
 

@@ -2,7 +2,7 @@ r"""Compare answers of two kinds that a dataset declares: the letters of options
 codes (`exact`).
 
 Choice: two answers are the same if they name the same letters, with or without the option's text.
-Right (`=`) and wrong (`≠`), the given answer first:
+Correct (`=`) and wrong (`≠`), the given answer first:
 
 - `(A)` = `A`, `a` = `A`, `A.` = `A`, `option A` = `A`, `[B]` = `B`, `**C**` = `C`,
   `\text{(D)}` = `D`

@@ -1,7 +1,7 @@
 r"""JSON: two documents are the same if they have the same value.
 
 Spaces, line breaks, the order of keys, the spelling of numbers and strings, and a fence around the
-document do not count. The order of a list, letters and the types of values do. Right (`=`) and
+document do not count. The order of a list, letters and the types of values do. Correct (`=`) and
 wrong (`≠`), the given answer first:
 
 - `{"a":1,"b":[2]}` = `{"b": [2], "a": 1.0}`, `"\u0041"` = `"A"`, `1e2` = `100`
@@ -27,9 +27,9 @@ def same_document(given: str, gold: str) -> bool:
 
 
 def value_of(text: str) -> object:
-    """Return the value of a JSON document. Raise ValueError for any other text, and for what a
-    policy could write to confuse or delay its judge: repeated keys, NaN, extreme exponents, deep
-    nesting.
+    """Return the value of a JSON document. Raise ValueError if the text is anything else, or if it
+    has what a policy could write to confuse or delay its judge: repeated keys, NaN, extreme
+    exponents, deep nesting.
 
     >>> value_of('{"a": 1.0}') == value_of('{"a": 1}'), value_of("true") == value_of("1")
     (True, False)

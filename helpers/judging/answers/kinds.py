@@ -3,8 +3,8 @@
 The kind is declared by a reward's `kind=` or a column `kind`: number, mathematics, set, choice,
 exact, json or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
 mathematics if it clearly is an expression, otherwise text. The module of each kind has examples of
-right and wrong answers in its docstrings. In this file: comparing (`compare_answers`, `are_right`),
-choosing a kind (`kind_of`), and refusing an answer that only repeats the question
+correct and wrong answers in its docstrings. In this file: comparing (`compare_answers`,
+`are_right`), choosing a kind (`kind_of`), and refusing an answer that only repeats the question
 (`refuse_handed_back`).
 
     comparisons = [compare_answers(given, gold), ...]   # settles most answers at once
@@ -50,7 +50,7 @@ def compare_answers(
     >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
     True
     """
-    # 1. An identical answer is right, unless it is empty.
+    # 1. An identical answer is correct, unless it is empty.
     if given == gold:
         return Comparison(given.strip() != "")
 
@@ -97,7 +97,7 @@ def compare_answers(
         in_any_order = bool(_SOLUTIONS.search(question))
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
 
-    # 6. A right answer in another form than the row's may only repeat the question.
+    # 6. A correct answer in another form than the row's may only repeat the question.
     is_wrong = comparison.right is False
     if is_wrong or not question or numbers.same_form(given, gold):
         return comparison
@@ -204,7 +204,7 @@ def are_right(
     scores = workers.scores_in_time("equal", pairs, log) if pairs else []
     score_of = dict(zip(pairs, scores, strict=True))
 
-    # 2. An answer is right only if its pair is known to be equal, and each pair of `unless` is
+    # 2. An answer is correct only if its pair is known to be equal, and each pair of `unless` is
     # known to differ: if one may be equal, the answer may only repeat the question.
     verdicts = []
     for comparison in comparisons:

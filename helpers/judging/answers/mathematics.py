@@ -3,10 +3,10 @@ r"""Mathematics: whether two expressions, equations, intervals, sets or lists ar
 math-verify computes whether two expressions are equal. `compare_expressions` runs before it: it
 settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept. Read
 it first; the functions below it follow its order. Each is one decision, states the reason and has
-examples of right (`=`) and wrong (`≠`) answers, the given answer first. `expressions.py` takes
+examples of correct (`=`) and wrong (`≠`) answers, the given answer first. `expressions.py` takes
 expressions apart. These are the examples that math-verify decides:
 
-- Equal expressions are right, in LaTeX or as typed:
+- Equal expressions are correct, in LaTeX or as typed:
   `(x+1)^2` = `x^2+2x+1`, `\frac{\sqrt{3}}{2}` = `\frac{3}{2\sqrt{3}}`, `\sqrt{8}/2` = `sqrt(2)`,
   `3` ≠ `3R^2`, `\frac{1}{2^{55}}` ≠ `\frac{1}{2^{54}}`
 - An equation or an inequality may be turned around, but not weakened:
@@ -101,8 +101,8 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         turned_around = "=".join(reversed(given_members.split("=")))
         return Comparison(without_spaces(turned_around) == without_spaces(gold_members))
 
-    # 6. If the row's answer is a number, only a number can be right. Refuse other differences that
-    # math-verify does not see.
+    # 6. If the row's answer is a number, only a number can be correct. Refuse other differences
+    # that math-verify does not see.
     if is_number(gold_members):
         return Comparison(same_number(given_members, gold_members))
     if (
@@ -128,7 +128,7 @@ def is_number(text: str) -> bool:
     r"""Return whether a text is a number without a name.
 
     Numbers are compared exactly, with their units. If the row's answer is a number, only a number
-    can be right, because math-verify would do the computation that the policy was asked for.
+    can be correct, because math-verify would do the computation that the policy was asked for.
 
     `0.5` = `\frac12`, `5 km` ≠ `5 m`, `40+2` ≠ `42`, `2, 3` ≠ `2`, `x = \ln(e^{40})` ≠ `x = 40`
     """

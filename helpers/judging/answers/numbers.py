@@ -3,7 +3,7 @@ r"""Number: two answers are the same if they have the same exact value, however 
 `parse_number` reads a text in two steps: `_SPELLINGS` turns LaTeX into what one would type, and
 `_NUMBER` matches the result. `same_number` compares two numbers. Both tables are at the end.
 
-Right (`=`) and wrong (`≠`), the given answer first; the functions have more:
+Correct (`=`) and wrong (`≠`), the given answer first; the functions have more:
 `1,000` = `1000`, `\frac3{3}` = `1`, `50%` = `0.5`, `18 dollars` = `$18`, `x = 7` = `7`,
 `40+2` ≠ `42`
 """

@@ -4,7 +4,7 @@ Outer quotes, final punctuation and spacing do not count. Case counts if the row
 symbol or a code: one with a digit, a symbol or a capital inside a word, or one of one or two
 letters other than `no`.
 
-Right (`=`) and wrong (`≠`), the given answer first:
+Correct (`=`) and wrong (`≠`), the given answer first:
 
 - `“paris”` = `Paris`, `Yes!` = `Yes`, `PARIS` = `Paris`, `new  york.` = `New York`,
   `O’Brien` = `O'Brien`, `$125$ miles` = `125 miles`, `red,white` = `red, white`

@@ -30,8 +30,8 @@ KINDS |= {bytes: "bytes", complex: "complex"}
 def encode(value, depth=0, kinds=KINDS, leaves=LEAVES, type=type):
     """Return plain data as nested lists [kind, *parts], which `sandbox.decode` reads.
 
-    Raise TypeError for anything else, including a subclass of int or list: its own methods may
-    return something else each time. monty runs the source of this function, too.
+    Raise TypeError if the value is anything else, including a subclass of int or list: its own
+    methods may return something else each time. monty runs the source of this function, too.
     """
     kind = type(value)
     if kind in leaves:

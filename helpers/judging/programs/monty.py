@@ -38,8 +38,8 @@ _pools: dict[int, object] = {}  # the pool of workers of each process, by its nu
 class Sandbox:
     """The back end: a pool of monty's workers, one for each process of ours.
 
-    Raise ValueError in a fork of a process that has a pool. The pool's threads do not exist in the
-    fork, so a program would wait for them forever.
+    Raise ValueError if this process is a fork of one that has a pool. The pool's threads do not
+    exist in the fork, so a program would wait for them forever.
     """
 
     def __init__(self):

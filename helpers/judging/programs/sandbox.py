@@ -256,7 +256,7 @@ def _run_batch(
             late = run(late, seconds)
 
         # 4. If the rest does not suffice for all, give twice the time to those with the fewest
-        # calls left, since a right program may have been paused in its last one. (An endless
+        # calls left, since a correct program may have been paused in its last one. (An endless
         # program can answer calls, too. It then takes a neighbour's second chance, but never its
         # slice.)
         if late and seconds < full_time:
@@ -340,7 +340,7 @@ _MADE = {
 def decode(written: object, depth: int = 0) -> object:
     """Return the value that `driver.encode` wrote as nested lists [kind, *parts].
 
-    The lists may be forged: raise ValueError for anything that `encode` does not write.
+    The lists may be forged. Raise ValueError if `encode` does not write such lists.
 
     >>> decode(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
     [1, (2.5, {'a'}), {None: True}]

@@ -228,7 +228,7 @@ def _printed_lines(text: object) -> list[str]:
 
 def _test_of_object(test: object, number: int) -> Test:
     """Return the test in {"call": "add", "args": [1, 2], "value": 3}, or that of a script in
-    {"stdin": "1 2\\n", "stdout": "3\\n"}. Raise ValueError for anything else.
+    {"stdin": "1 2\\n", "stdout": "3\\n"}. Raise ValueError if the test is anything else.
 
     number: its place among the tests, from 1, for the message of an error.
     """

@@ -63,7 +63,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "best_attack": ["'the whole shape three times'"],
     "strict_reward": [

@@ -21,7 +21,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "advantages": [
         "(1.47, -0.34, -0.34, -0.79)",

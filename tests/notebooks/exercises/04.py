@@ -31,7 +31,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "diagnosis": ["'Healthy'", "' healthy '"],
     "loss_of_step": ["-0.18", "-0.17", "__import__('fractions').Fraction(-7, 40)"],

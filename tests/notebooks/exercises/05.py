@@ -27,7 +27,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "p_value": [
         "0.125",

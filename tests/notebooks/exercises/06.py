@@ -1,4 +1,4 @@
-"""The exercises of notebook 06: wrong answers with the words that must answer them, right ones."""
+"""Exercises of notebook 06: wrong answers with the words that must answer them; correct ones."""
 
 import torch
 
@@ -44,7 +44,7 @@ WRONG = {
 
 
 # Ways to solve an exercise beside the notebook's own, in tensors, arrays and lists: each must count
-# as right.
+# as correct.
 RIGHT = {
     "leave_one_out": [
         lambda r: (

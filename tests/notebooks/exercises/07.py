@@ -77,7 +77,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "accepted": ["'ACD'", "'a, c, d'", "'dca'"],
     "quantity_score": [

@@ -27,7 +27,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "worst": ["'Easy to hard '"],
     "interval": ["[1.5, 6.5]", "__import__('numpy').array([1.516, 6.484])"],

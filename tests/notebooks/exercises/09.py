@@ -32,7 +32,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "inputs": ["[[4], [9]]", "([4, -3], [7, 5, 1])", "[[100], [4]]"],
     "means": ["[0.55, 0.3]", "__import__('numpy').array([0.55, 0.3])"],

@@ -19,5 +19,5 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {"player": ["'Loops for ever'"], "guesses": ["[3, 2]", "(2, 3)"]}

@@ -23,7 +23,7 @@ WRONG = {
     ],
 }
 
-# The right answer in other forms: each must pass.
+# The correct answer in other forms: each must pass.
 RIGHT = {
     "floor": ["0.5 * (0.9 + 0.5)", "7 / 10"],
     "kind": ["'Count'", "' count '"],
