@@ -1,5 +1,5 @@
-"""Check what notebook 05 is to export: how the adapter is merged, the GGUF file, and the name on the
-hub. Nothing is loaded for it.
+"""Check what notebook 05 is to export: how the adapter is merged, the GGUF file, and the name on
+the hub. No model is loaded for it.
 
     check_merge(settings.backend, machine, base, merge=merge, gguf=gguf, push_to_hub=push_to_hub)
 
