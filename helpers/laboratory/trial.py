@@ -30,6 +30,7 @@ them, and those that leave out rows come last.
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,7 +41,6 @@ from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG, Attack, ho
 from helpers.laboratory.groups import columns_of
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
-from helpers.rewards.correctness import correctness_reward
 
 _ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
@@ -82,14 +82,16 @@ class Scored:
 class AttackTrial:
     """Honest answers and attacks, scored on each row of data at each step of the training run.
 
-    `run` does everything. Afterwards, the fields below `length` hold what it found. Attacks with
-    the same name are a family.
+    `run` does everything. Afterwards, the fields below `correctness` hold what it found. Attacks
+    with the same name are a family.
 
     lab: the rewards to attack, and their weights.
     rows: from `with_wrong_answers`. If a reward accepts the wrong answer of a row, `run` replaces
         the row in this list by a copy with another wrong answer.
     steps: the training steps at which the rewards are called.
     length: the limit of a completion in words.
+    correctness: judges whether an attack's answer happens to be right; it takes the arguments of
+        `correctness_reward`.
 
     completions: by family, for each attack a completion per row.
     all_scores: by family, the scores of these completions before rows were left out, of shape
@@ -105,6 +107,7 @@ class AttackTrial:
     rows: list[dict]
     steps: list[int]
     length: int
+    correctness: Callable
     completions: dict[str, list[list[str]]] = field(default_factory=dict)
     all_scores: dict[str, np.ndarray] = field(default_factory=dict)
     scored: dict[str, Scored] = field(default_factory=dict)
@@ -332,12 +335,10 @@ class AttackTrial:
         return np.flatnonzero((margins.totals > _SAME).any(axis=0)).tolist()
 
     def _leave_out_right_answers(self, texts: list[str], scored: Scored) -> None:
-        """Leave out the rows on which an attack pays and `correctness_reward` calls its answer
-        right.
-        """
+        """Leave out the rows on which an attack pays and `correctness` calls its answer right."""
         paid = self._paid_rows(scored)
         columns = columns_of([self.rows[number] for number in paid])
-        right = correctness_reward(
+        right = self.correctness(
             [texts[number] for number in paid],
             columns.get("answer", []),
             self.lab.tags,
