@@ -90,7 +90,7 @@ class AttackTrial:
         the row in this list by a copy with another wrong answer.
     steps: the training steps at which the rewards are called.
     length: the limit of a completion in words.
-    correctness: judges whether an attack's answer happens to be right; it takes the arguments of
+    correctness: judges whether an attack's answer happens to be correct; it takes the arguments of
         `correctness_reward`.
 
     completions: by family, for each attack a completion per row.
@@ -335,7 +335,7 @@ class AttackTrial:
         return np.flatnonzero((margins.totals > _SAME).any(axis=0)).tolist()
 
     def _leave_out_right_answers(self, texts: list[str], scored: Scored) -> None:
-        """Leave out the rows on which an attack pays and `correctness` calls its answer right."""
+        """Leave out the rows on which an attack pays and `correctness` calls its answer correct."""
         paid = self._paid_rows(scored)
         columns = columns_of([self.rows[number] for number in paid])
         right = self.correctness(
