@@ -16,7 +16,6 @@ from helpers.commands.notebooks import NOTEBOOKS
 from helpers.data.tasks import load_task, save
 from helpers.presets import PRESETS
 from helpers.results import card
-from helpers.results.facts import read_facts
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, lock
 from helpers.training import checkpoints
 
@@ -183,7 +182,7 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
 
 def test_card_run_and_generate_say_it(run, cli, executions, tmp_path):
     record(run, "training", written=LATER)
-    text = card.markdown(read_facts(run), {})
+    text = card.markdown(card.read_facts(run), {})
     assert "Whether training helped is not known" in text and "95.7%" not in text
     assert "The merged model is from an earlier training" in text
     code, out, _ = cli("run", "--run", "told", "--only", "03")

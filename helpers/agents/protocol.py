@@ -112,6 +112,7 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
 # --- A policy's calls -----------------------------------------------------------------------------
 
 
+@functools.cache  # a second call would wrap the method again
 def read_calls_safely() -> None:
     """Make sure that reading a turn's calls cannot end or hang a run: a turn whose calls cannot be
     read is plain text.
@@ -125,8 +126,6 @@ def read_calls_safely() -> None:
     from transformers import PreTrainedTokenizerBase
 
     parse = PreTrainedTokenizerBase.parse_response
-    if hasattr(parse, "__wrapped__"):  # it is wrapped already
-        return
 
     @functools.wraps(parse)
     def parse_response(self, *arguments, **options):

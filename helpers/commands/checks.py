@@ -15,6 +15,7 @@ from helpers.data.sources import check_columns, check_source
 from helpers.environment import say_which_gpu, this_machine
 from helpers.families import check_model
 from helpers.judging.answers import check_kind
+from helpers.results.exports import check_merge
 from helpers.rewards import own
 from helpers.rewards.controls import check_control
 from helpers.runs import LESSONS, MAKERS, Run, check_seed
@@ -154,7 +155,5 @@ def check_parameters(parameters: dict, settings: Preset | None = None) -> None:
         check_source(parameters["source"], parameters.get("columns"))
     wishes = {key: parameters[key] for key in ("merge", "gguf", "push_to_hub") if key in parameters}
     if wishes:
-        from helpers.results.merging import check_merge  # takes seconds
-
         backend = settings.backend if settings else "unsloth"
         check_merge(backend, this_machine(), **wishes)

@@ -12,7 +12,6 @@ import nbformat
 from nbconvert import HTMLExporter
 
 from helpers.results import card
-from helpers.results.facts import read_facts
 from helpers.runs import Run
 
 # The notebooks that show results, by their first two characters: the quickstart, 04 and 05, and the
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Write report.html into the run folder and print where it is; return 0."""
     run = Run(parsed.run)
-    facts = read_facts(run)
+    facts = card.read_facts(run)
 
     # put the facts first; they show the figures only if no notebook does
     shown = _cells_with_results(run, facts.manifest["training"]["written"])

@@ -48,6 +48,7 @@ from helpers.laboratory.under_test import (
 )
 from helpers.rewards import LIBRARY
 from helpers.rewards.common import code_of, is_own, source_hash
+from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.faults import OUT_OF_TIME, checked_scores
 from helpers.rewards.own import TextReward
 
@@ -214,7 +215,7 @@ class Lab(RewardsUnderTest):
 
         # 4. Score them, and compare them with the honest answers. If scores are luck, so are wins.
         self.results.unsteady.clear()
-        trial = AttackTrial(self, attacked, steps, length)
+        trial = AttackTrial(self, attacked, steps, length, correctness_reward)
         table = trial.run(families).sort_values("total", ascending=False, kind="stable")
         if self.results.unsteady:
             table[["wins", "gain"]] = np.nan

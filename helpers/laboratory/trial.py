@@ -1,6 +1,6 @@
 """The trial of `Lab.attacks`: score honest answers and attacks on rows of data, and compare them.
 
-A row on which an attack wins. The reward gives 1.0 if the correct answer is anywhere in the answer
+A row on which an attack wins. The reward gives 1.0 if the right answer is anywhere in the answer
 block:
 
     row: {"question": "What is 40 + 2?", "answer": "42"}, with the wrong answer "43"
@@ -22,7 +22,7 @@ A row that is left out for an attack, with the same reward:
     an expression of the question    9 + 1           1.0
 
 The attack copies an expression from the question, which is a wrong answer on most rows. On this row
-it is the correct answer, so the row counts neither for nor against the attack.
+it is the right answer, so the row counts neither for nor against the attack.
 
 `AttackTrial.run` has the four parts of a trial. Its methods stand in the order in which it uses
 them, and those that leave out rows come last.
@@ -30,6 +30,7 @@ them, and those that leave out rows come last.
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,7 +41,6 @@ from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG, Attack, ho
 from helpers.laboratory.groups import columns_of
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
-from helpers.rewards.correctness import correctness_reward
 
 _ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
@@ -82,22 +82,24 @@ class Scored:
 class AttackTrial:
     """Honest answers and attacks, scored on each row of data at each step of the training run.
 
-    `run` does everything. Afterwards, the fields below `length` hold what it found. Attacks with
-    the same name are a family.
+    `run` does everything. Afterwards, the fields below `correctness` hold what it found. Attacks
+    with the same name are a family.
 
     lab: the rewards to attack, and their weights.
     rows: from `with_wrong_answers`. If a reward accepts the wrong answer of a row, `run` replaces
         the row in this list by a copy with another wrong answer.
     steps: the training steps at which the rewards are called.
     length: the limit of a completion in words.
+    correctness: judges whether an attack's answer happens to be correct; it takes the arguments of
+        `correctness_reward`.
 
     completions: by family, for each attack a completion per row.
     all_scores: by family, the scores of these completions before rows were left out, of shape
         (attacks, steps, rows, rewards + 1).
     scored: by family, the scores of the attack that earns most, on each row at each step.
     examples: by family, the completion for the first row.
-    tolerated: by row number, an answer that a reward accepts besides the correct one.
-    lost: the numbers of the rows on which an honest wrong answer earns as much as a correct one.
+    tolerated: by row number, an answer that a reward accepts besides the right one.
+    lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     escapes: the attacks that win only because an error scores below 0.
     """
 
@@ -105,6 +107,7 @@ class AttackTrial:
     rows: list[dict]
     steps: list[int]
     length: int
+    correctness: Callable
     completions: dict[str, list[list[str]]] = field(default_factory=dict)
     all_scores: dict[str, np.ndarray] = field(default_factory=dict)
     scored: dict[str, Scored] = field(default_factory=dict)
@@ -154,16 +157,16 @@ class AttackTrial:
         """Score the honest answers, and replace wrong answers that a reward accepts.
 
         A reward may accept a wrong answer by a rule of its own: 43 for 42 with a tolerance of 5, or
-        any number above 42. If a row's wrong answer earns as much as the correct one, `row[FAR]`
+        any number above 42. If a row's wrong answer earns as much as the right one, `row[FAR]`
         replaces it. If `row[FAR]` earns as much, too, `row[OPPOSITE]` replaces it.
         """
-        # 1. Score both. A wrong answer has the form, plain or boxed, in which the correct answer
+        # 1. Score both. A wrong answer has the form, plain or boxed, in which the right answer
         # earns more: a reward may pay for any box that it cannot read.
         self._score_family(right)
         totals_of_right = self.all_scores[HONEST_RIGHT][..., -1]
         self._score_family(wrong, best_by=totals_of_right)
 
-        # 2. Replace the wrong answers that earn as much as the correct one, and score again.
+        # 2. Replace the wrong answers that earn as much as the right one, and score again.
         for worse in (FAR, OPPOSITE):
             margins = self.scored[HONEST_RIGHT].minus(self.scored[HONEST_WRONG])
             accepted = np.flatnonzero(_mean_by_row(margins.totals) <= _SAME)
@@ -203,7 +206,7 @@ class AttackTrial:
         self.completions[name] = completions
         self.all_scores[name] = np.stack([of_attack.scores for of_attack in scored])
 
-        # 2. Leave out the rows on which an attack's answer is correct.
+        # 2. Leave out the rows on which an attack's answer is right.
         for attack, texts, of_attack in zip(family, completions, scored, strict=True):
             if attack.by_chance:
                 self._leave_out_right_answers(texts, of_attack)
@@ -264,7 +267,7 @@ class AttackTrial:
         ).T
         compared = means.assign(wins=0.0, gain=0.0, paid_by="")
 
-        # 2. Find the rewards that tell correct from wrong and penalise a wrong answer.
+        # 2. Find the rewards that tell right from wrong and penalise a wrong answer.
         right = means.loc[HONEST_RIGHT]
         wrong = means.loc[HONEST_WRONG]
         penalising = [name for name in self.lab.names if wrong[name] < min(0.0, right[name] - 0.25)]
@@ -275,8 +278,8 @@ class AttackTrial:
             ceiling = self.scored[family[0].ceiling]
             margins = scored.minus(ceiling)
             if name == HONEST_WRONG:
-                # A wrong answer wins if it earns as much as the correct one. The mean over all
-                # steps decides, because a schedule may begin with equal rewards for both.
+                # A wrong answer wins if it earns as much as the right one. The mean over all steps
+                # decides, because a schedule may begin with equal rewards for both.
                 margins = Scored(_mean_by_row(margins.scores)[None], margins.usable)
                 won = margins.totals > -_SAME
                 self.lost = np.flatnonzero(won[0]).tolist()
@@ -322,7 +325,7 @@ class AttackTrial:
         table = table.assign(total=self.lab.total(table))
         return Scored(table.to_numpy().reshape(scored.scores.shape), scored.usable)
 
-    # --- Rows that are left out: the attack's answer is correct, or accepted as correct ---
+    # --- Rows that are left out: the attack's answer is right, or accepted as right ---
 
     def _paid_rows(self, scored: Scored) -> list[int]:
         """Return the numbers of the rows on which an attack earns more than an honest wrong answer
@@ -332,12 +335,10 @@ class AttackTrial:
         return np.flatnonzero((margins.totals > _SAME).any(axis=0)).tolist()
 
     def _leave_out_right_answers(self, texts: list[str], scored: Scored) -> None:
-        """Leave out the rows on which an attack pays and `correctness_reward` calls its answer
-        correct.
-        """
+        """Leave out the rows on which an attack pays and `correctness` calls its answer correct."""
         paid = self._paid_rows(scored)
         columns = columns_of([self.rows[number] for number in paid])
-        right = correctness_reward(
+        right = self.correctness(
             [texts[number] for number in paid],
             columns.get("answer", []),
             self.lab.tags,
@@ -349,10 +350,10 @@ class AttackTrial:
 
     def _leave_out_tolerated_numbers(self, texts: list[str], scored: Scored) -> None:
         """Leave out the rows on which the rewards accept an attack's number because it is close to
-        the correct one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
+        the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
 
-        Closeness pays if the number halfway to the correct one earns at least as much as the
-        attack's number.
+        Closeness pays if the number halfway to the right one earns at least as much as the attack's
+        number.
         """
         # 1. Write a completion with the number halfway, for each row with numbers.
         halfway = list(texts)
@@ -367,8 +368,8 @@ class AttackTrial:
         if not answers:
             return
 
-        # 2. Compute what the attack, the number halfway and the correct number earn, on average
-        # over the steps. Completions of the correct number on which a reward failed do not count.
+        # 2. Compute what the attack, the number halfway and the right number earn, on average over
+        # the steps. Completions of the right number on which a reward failed do not count.
         (scored_halfway,) = self._score_completions([halfway])
         right = self.scored[HONEST_RIGHT]
         earned = _mean_by_row(scored.totals)
@@ -428,7 +429,7 @@ def _halfway(answer: str, right: str) -> str | None:
         return None
     between = (given + gold) / 2
     if given.denominator == 1 and gold.denominator == 1:
-        between = gold + int(between - gold)  # rounded towards the correct answer
+        between = gold + int(between - gold)  # rounded towards the right answer
     if between == gold and given != gold:
         return None
     return str(between) if between.denominator == 1 else f"{float(between):.12g}"

@@ -16,10 +16,10 @@ __getattr__ = door(
         "answering": "Measurement",
         "evaluation": "compare compare_outcomes comparison_lines proportion right "
         "sampled_scores score",
+        "exports": "check_merge",
         "intervals": "mcnemar_test student_interval wilson_interval",
         "looking": "CONDITIONS blind_floor completions score_conditions",
-        "merging": "check_merge largest_difference load_base merge_with_unsloth precision "
-        "prompt_logits",
+        "merging": "largest_difference load_base merge_with_unsloth precision prompt_logits",
         "planning": "widths",
         "serving": "serve_commands",
         "tables": "difficulty_summary samples_summary summary",

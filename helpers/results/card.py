@@ -1,6 +1,6 @@
 """Write the model card of a run: README.md beside its merged model.
 
-`write` reads the run folder (`facts.py`), decides what to say first (`verdict`), and fills in the
+`write` reads the run folder (`read_facts`), decides what to say first (`verdict`), and fills in the
 template `card.md.j2` (`markdown`) with the facts and the commands that repeat the run
 (`reproducing.py`). The command `report` uses the same functions.
 """
@@ -13,8 +13,10 @@ import jinja2
 from huggingface_hub import ModelCardData
 
 from helpers.data.files import FILE_TYPES
+from helpers.metrics.diagnosis import diagnose
+from helpers.metrics.history import read_metrics
 from helpers.printing import escaped
-from helpers.results.facts import Facts, read_facts
+from helpers.results.facts import Facts, portable
 from helpers.results.reproducing import commands_of, given_of
 from helpers.runs import Run, atomic_write
 from helpers.settings import EMBEDDED, GENERATED
@@ -32,6 +34,8 @@ FIGURES = {
     "loss": "The loss, which is not a measure of progress.",
     "accuracy": "Accuracy on held-out questions, with 95% intervals.",
 }
+# The files that `read_facts` reads besides the manifest.
+_REPORTS = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
 # What the names in evaluation.json stand for.
 MODELS = {
     "baseline": "before training",
@@ -65,6 +69,44 @@ def figures_of(run: Run) -> dict[str, str]:
         for name, caption in FIGURES.items()
         if (run.folder / f"figures/{name}.png").exists()
     }
+
+
+# --- The facts ------------------------------------------------------------------------------------
+
+
+def read_facts(run: Run) -> Facts:
+    """Return the facts of a run. Files that are older than what they were made from are left out.
+
+    Raise FileNotFoundError if the run has no data or no training. Raise ValueError if a file is
+    damaged, or if the data were prepared again after training (see `Run.section`).
+    """
+    # 1. Refuse a run that has not been trained.
+    run.section("data")
+    run.section("training")
+
+    # 2. Leave out files that are older than their sources, and keep the reasons.
+    outdated = {}
+    for name in (*_REPORTS, "metrics.csv", "merged"):
+        if reason := run.outdated(name):
+            outdated[name] = reason
+    current = [name for name in _REPORTS if name not in outdated]
+    contents = {name: portable(run.read_object(name)) for name in current}
+
+    # 3. Diagnose the training.
+    findings = []
+    metrics = run.folder / "metrics.csv"
+    if metrics.exists() and "metrics.csv" not in outdated:
+        findings = diagnose(read_metrics(metrics))
+    return Facts(
+        name=run.name,
+        manifest=portable(run.manifest),
+        data=contents.get("data_report.json", {}),
+        rewards=contents.get("reward_report.json", {}),
+        evaluation=contents.get("evaluation.json", {}),
+        comparison=contents.get("comparison.json", {}),
+        findings=findings,
+        outdated=outdated,
+    )
 
 
 # --- What to say first ----------------------------------------------------------------------------

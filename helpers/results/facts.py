@@ -1,22 +1,16 @@
-"""Read the facts of a run from its folder, for the model card and the report.
+"""The facts of a run, which the model card and the report show.
 
-    facts = read_facts(Run("demo"))
+    facts = card.read_facts(Run("demo"))
     facts.evaluation["trained"]  # as in evaluation.json
 
-Files that are older than what they were made from are left out, and so is whatever would tell where
-the author keeps files.
+Whatever would tell where the author keeps files is left out.
 """
 
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
 from helpers import PROJECT
-from helpers.metrics.diagnosis import diagnose
-from helpers.metrics.history import read_metrics
 from helpers.metrics.signals import Finding
-from helpers.runs import Run
-
-_REPORTS = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
 
 
 @dataclass(frozen=True)
@@ -37,41 +31,6 @@ class Facts:
     comparison: dict
     findings: list[Finding]
     outdated: dict[str, str]
-
-
-def read_facts(run: Run) -> Facts:
-    """Return the facts of a run.
-
-    Raise FileNotFoundError if the run has no data or no training. Raise ValueError if a file is
-    damaged, or if the data were prepared again after training (see `Run.section`).
-    """
-    # 1. Refuse a run that has not been trained.
-    run.section("data")
-    run.section("training")
-
-    # 2. Leave out files that are older than their sources, and keep the reasons.
-    outdated = {}
-    for name in (*_REPORTS, "metrics.csv", "merged"):
-        if reason := run.outdated(name):
-            outdated[name] = reason
-    current = [name for name in _REPORTS if name not in outdated]
-    contents = {name: portable(run.read_object(name)) for name in current}
-
-    # 3. Diagnose the training.
-    findings = []
-    metrics = run.folder / "metrics.csv"
-    if metrics.exists() and "metrics.csv" not in outdated:
-        findings = diagnose(read_metrics(metrics))
-    return Facts(
-        name=run.name,
-        manifest=portable(run.manifest),
-        data=contents.get("data_report.json", {}),
-        rewards=contents.get("reward_report.json", {}),
-        evaluation=contents.get("evaluation.json", {}),
-        comparison=contents.get("comparison.json", {}),
-        findings=findings,
-        outdated=outdated,
-    )
 
 
 # Entries that may begin with a slash without being a path.

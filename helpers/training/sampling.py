@@ -14,6 +14,7 @@ import gc
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakSet
 
 import torch
 
@@ -25,6 +26,7 @@ Tokens = list[int]  # token ids
 # Completions sampled at a time. `generate` holds a whole batch in memory, and a batch that does not
 # fit is halved. vLLM queues the completions that it has no memory for.
 BATCH = {"transformers": 256, "vllm": 1024}
+_contiguous: WeakSet = WeakSet()  # the heads whose inputs a hook makes contiguous
 
 
 def sample(
@@ -183,7 +185,8 @@ class TransformersSampler:
         # for each prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). The hook
         # stays on the model, because TRL's own sampling needs it too.
         head = self.model.get_output_embeddings()
-        if self.model.device.type == "cpu" and not head._forward_pre_hooks:
+        if self.model.device.type == "cpu" and head not in _contiguous:
+            _contiguous.add(head)
             head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
 
         # sample from all prompts at once

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import sick_environments as sick
 from sick_environments import made
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from trl import chat_template_utils
 
 from helpers.agents import Guarded, Guessing, check_environment, episodes, protocol
@@ -233,6 +233,23 @@ def test_a_turn_whose_calls_cannot_be_read_in_time_is_plain_text(fresh, monkeypa
     text = "<tool_call><function=guess><parameter=number>" + " " * 20_000 + "</tool_call>"
     turn = chat_template_utils.parse_response(fresh, fresh(text)["input_ids"], prefix=[])
     assert turn == {"role": "assistant", "content": text}
+
+
+def test_the_method_that_reads_calls_is_wrapped_once_whoever_else_wrapped_it(fresh, monkeypatch):
+    protocol.read_calls_safely()
+    safe = PreTrainedTokenizerBase.parse_response
+    protocol.read_calls_safely()
+    assert PreTrainedTokenizerBase.parse_response is safe
+
+    @functools.wraps(safe)  # as another library would
+    def fails(self, *arguments, **options):
+        raise RecursionError
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "parse_response", fails)
+    protocol.read_calls_safely.cache_clear()  # as in a new process
+    protocol.read_calls_safely()
+    with pytest.raises(ValueError, match="the calls cannot be read: RecursionError"):
+        fresh.parse_response("text")
 
 
 REWRITING = (

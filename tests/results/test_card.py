@@ -19,8 +19,8 @@ from helpers.metrics.signals import Finding
 from helpers.parameters import read_parameters
 from helpers.presets import settings_in, settle
 from helpers.results import card
-from helpers.results.card import verdict
-from helpers.results.facts import Facts, portable, read_facts
+from helpers.results.card import read_facts, verdict
+from helpers.results.facts import Facts, portable
 from helpers.results.tables import summary
 from helpers.runs import PIPELINE, Run
 

@@ -18,7 +18,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTraine
 from helpers.commands import generate
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
-from helpers.results import llama_cpp, merging
+from helpers.results import llama_cpp
+from helpers.results.exports import check_merge
 from helpers.runs import Run, write_json
 from helpers.training import policy, sampling
 
@@ -191,7 +192,7 @@ def test_an_embedded_models_tokenizer_is_refused(runs):
 def test_a_missing_package_is_named_with_the_install_command(run, cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ValueError, match=r"GGUF needs .*xllamacpp") as error:
-        merging.check_merge("transformers", this_machine(), gguf="q8_0")
+        check_merge("transformers", this_machine(), gguf="q8_0")
     assert llama_cpp.INSTALL in str(error.value)
     assert set(llama_cpp.INSTALL.split()[-1].split(",")) <= OPTIONAL.keys()
     code, _, err = cli(

@@ -12,6 +12,7 @@ from helpers.environment import Machine
 from helpers.families import FAMILIES
 from helpers.presets import PRESETS
 from helpers.results import merging
+from helpers.results.exports import check_merge
 from helpers.training import memory, policy
 from helpers.training.base import base_of
 
@@ -100,7 +101,7 @@ def test_an_adapter_on_the_language_part_merges_into_a_text_model(seeing, run):
     assert (expected - logits(whole)).abs().max() > 0.01
     assert torch.allclose(logits(final), expected, atol=1e-5)
     with pytest.raises(ValueError, match="language part"):
-        merging.check_merge("unsloth", L4, base, gguf="q4_k_m")
+        check_merge("unsloth", L4, base, gguf="q4_k_m")
 
 
 def test_an_adapter_on_the_whole_model_keeps_the_whole_model(seeing, run):

@@ -2,6 +2,7 @@
 restored, and both back ends load the same policy.
 """
 
+import copy
 import random
 from contextlib import nullcontext
 from dataclasses import replace
@@ -140,16 +141,22 @@ def test_a_shared_prefix_is_computed_once(model, tokenizer, monkeypatch):
 
 
 def test_the_head_multiplies_contiguous_inputs(model, tokenizer):
-    """Contiguous inputs need no copy of the weights. The hook stays, for TRL's own sampling."""
+    """Contiguous inputs need no copy of the weights. The hook stays, for TRL's own sampling. There
+    is one, whoever else hooked the head before.
+    """
     layouts = []
-    texts(model, tokenizer, max_new_tokens=2)
+    model = copy.deepcopy(model)  # no other test has sampled from it
     head = model.get_output_embeddings()
+    head._forward_pre_hooks.clear()
+    head.register_forward_pre_hook(lambda _, inputs: None)
+    texts(model, tokenizer, max_new_tokens=2)
     watch = head.register_forward_hook(lambda _, inputs, out: layouts.append(inputs[0]))
     texts(model, tokenizer, max_new_tokens=2)
     alone(model, tokenizer, PROMPTS[0])
     watch.remove()
     assert len(layouts) > 3 and all(hidden.is_contiguous() for hidden in layouts)
     assert layouts[0].shape[:2] == (len(PROMPTS), 1)
+    assert len(head._forward_pre_hooks) == 2
 
 
 # --- State ----------------------------------------------------------------------------------------
