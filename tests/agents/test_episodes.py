@@ -428,6 +428,12 @@ def test_greedy_episodes_come_in_the_order_of_their_rows_however_many_are_played
     assert played(beginner, []) == []
 
 
+def test_episodes_are_sampled_at_the_temperature_of_a_training_unless_told(beginner):
+    by_default = played(beginner)
+    as_trained = played(beginner, temperature=GRPOConfig.temperature)
+    assert [one.completion_ids for one in by_default] == [one.completion_ids for one in as_trained]
+
+
 def test_the_seed_decides_whatever_was_drawn_before(beginner):
     first = [one.completion_ids for one in played(beginner, seed=1)]
     torch.manual_seed(2)

@@ -240,3 +240,8 @@ def test_limits_that_make_no_sense_are_refused():
             Guarded(Guessing, **{name: value})
     with pytest.raises(ValueError, match=r"turns=2\.5 must be a whole number"):
         Guarded(Guessing, turns=2.5)
+
+
+@pytest.mark.parametrize("least", [{"seconds": 0.01}, {"turns": 1}, {"result_characters": 100}])
+def test_the_least_limit_is_accepted(least):
+    assert Guarded(Guessing, **least)

@@ -58,6 +58,11 @@ def measured(first: float, last: float) -> np.ndarray:
     return np.where(T % 4, np.nan, line(first, last))
 
 
+def looked_once(step: int) -> np.ndarray:
+    """Return an accuracy that is high at one step."""
+    return np.where(step == T, 1.0, measured(0.2, 0.2))
+
+
 # The rule, its severity, columns of a history that triggers it, and of one that nearly does.
 CASES = {
     "flat rewards": (
@@ -324,6 +329,12 @@ CASES = {
         "warning",
         {"holdout/sighted": measured(0.4, 0.62), "holdout/blind": measured(0.35, 0.6)},
         {"holdout/sighted": measured(0.4, 0.8), "holdout/blind": measured(0.35, 0.4)},
+    ),
+    "a policy that looks before the last third only": (
+        "blind",
+        "warning",
+        {"holdout/sighted": looked_once(56), "holdout/blind": measured(0.2, 0.2)},
+        {"holdout/sighted": looked_once(60), "holdout/blind": measured(0.2, 0.2)},
     ),
     "an infinite gradient": (
         "gradient",
