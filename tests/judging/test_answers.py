@@ -398,11 +398,11 @@ def test_a_choice_is_one_answer(given, gold, question, right):
 def test_the_known_errors_of_the_readme_are_as_it_says():
     page = (HERE.parents[1] / "helpers" / "judging" / "README.md").read_text(encoding="utf-8")
     errors = page.partition("\nKnown and accepted errors")[2]
-    pairs = re.findall("`([^`]+)` (is right |is wrong |)for `([^`]+)`", errors)
+    pairs = re.findall("`([^`]+)` (is correct |is wrong |)for `([^`]+)`", errors)
     assert len(pairs) == 9
     for given, verdict, gold in pairs:
         kind = "choice" if gold == "D" else None
-        assert same_answer(given, gold, kind) is (verdict == "is right "), (given, gold)
+        assert same_answer(given, gold, kind) is (verdict == "is correct "), (given, gold)
 
 
 # --- Careless calls -------------------------------------------------------------------------------

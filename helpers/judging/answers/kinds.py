@@ -64,7 +64,7 @@ def compare_answers(
     given = str(given)
     gold = str(gold)
 
-    # 2. An identical answer is right, unless it is empty.
+    # 2. An identical answer is correct, unless it is empty.
     if given == gold:
         return Comparison(given.strip() != "")
 
@@ -111,7 +111,7 @@ def compare_answers(
         in_any_order = bool(_SOLUTIONS.search(question))
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
 
-    # 7. A right answer in another form than the row's may only repeat the question.
+    # 7. A correct answer in another form than the row's may only repeat the question.
     is_wrong = comparison.right is False
     if is_wrong or not question or numbers.same_form(given, gold):
         return comparison
