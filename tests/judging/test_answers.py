@@ -362,6 +362,65 @@ def test_a_kind_can_be_said(given, gold, kind, right):
     assert correctness_reward([f"<answer>{given}</answer>"], answer=[gold], kind=[kind]) == [right]
 
 
+OPTIONS = "What is 2 + 2?\nA) 3;\nB) $4$;\nC) A\nAnswer with a letter."
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "question", "right"),
+    [
+        # a letter with its own text or an explanation
+        *[(f"B{mark} 4", "B", OPTIONS, True) for mark in ".):"],
+        *[
+            (text, "B", OPTIONS, True)
+            for text in ("B", "(B) 4.", "B: 3 is too few", "B) 4, as 2+2")
+        ],
+        *[(text, "B", "", True) for text in ("B: 3", "B: because it is so", "B) A king")],
+        ("B: 3", "B", "What is 2 + 2?", True),
+        ("B: 3", "B", "2 + 2? A) 3 B) 3", True),
+        ("C) A", "C", OPTIONS, True),
+        # two answers
+        *[(text, "B", OPTIONS, False) for text in ("B: 3", "B) 3.", "B. $3$", "B. **3**", "B: A")],
+        ("B: red", "B", "Which? (A) red, (B) blue", False),
+        ("b. Red", "B", "Which?\na. red\nb. blue", False),
+        *[
+            (text, "B", "", False)
+            for text in ("B: A", "B) A", "(B) a.", "B: option A", "B. A) red")
+        ],
+        ("The answer is B.\nThe answer is A.", "B", "", False),
+        ("C) A", "C", "", False),
+        ("B: A", "B) A", "", True),
+    ],
+)
+def test_a_choice_is_one_answer(given, gold, question, right):
+    assert compare_answers(given, gold, question, kind="choice").right is right
+
+
+def test_the_known_errors_of_the_readme_are_as_it_says():
+    page = (HERE.parents[1] / "helpers" / "judging" / "README.md").read_text(encoding="utf-8")
+    errors = page.partition("\nKnown and accepted errors")[2]
+    pairs = re.findall("`([^`]+)` (is correct |is wrong |)for `([^`]+)`", errors)
+    assert len(pairs) == 9
+    for given, verdict, gold in pairs:
+        kind = "choice" if gold == "D" else None
+        assert same_answer(given, gold, kind) is (verdict == "is correct "), (given, gold)
+
+
+# --- Careless calls -------------------------------------------------------------------------------
+
+
+def test_an_unknown_kind_is_refused_with_a_near_one():
+    with pytest.raises(ValueError, match=r"'sets'.* Did you mean 'set'.* number, mathematics, cho"):
+        compare_answers("2, 1", "1, 2", kind="sets")
+
+
+def test_a_number_is_judged_as_its_text_and_a_missing_answer_is_refused():
+    assert same_answer("42.0", 42) and same_answer("1/2", 0.5) and same_answer(42, "42")
+    assert not same_answer("43", 42)
+    for missing in (None, float("nan"), ["42"]):
+        with pytest.raises(TypeError, match="is neither a text nor a number"):
+            compare_answers("nan", missing)
+
+
 def test_a_column_of_another_meaning_is_passed_over_with_one_warning():
     with pytest.warns(UserWarning, match="`kind` holds 'easy'") as caught:
         scores = correctness_reward(

@@ -8,16 +8,22 @@ import shutil
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from helpers import PROJECT
+from helpers.laboratory import Lab
 
 TRIED = """
-texts = ["So.\\nAnswer: 1/2", "**Answer:** 0.5", "Answer: 0.4", "1/2", "Answer: 4. Answer: 0.5"]
-texts.append("Answer: 0.5. Answer: 4")
+right = "<think>Half.</think><answer>1/2</answer>"
+texts = [right, "<answer>\\n**0.5**\\n</answer>", "<answer>0.4</answer>", "1/2", "<answer>1/2"]
+texts += [right + "<answer>4</answer>", "<answer>4</answer>" + right]
 said = [[{"role": "assistant", "content": text}] for text in texts]
-assert correctness(said, answer=[0.5] * 6) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+assert correctness(said, answer=[0.5] * 7) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 assert passed == [True, True]
+[[outcome]] = run_code([Job("print(sum(map(int, input().split())))", stdin=["3 4"])])
+[test] = read_tests([{"stdin": "3 4", "stdout": "7"}])
+assert outcome.output == "7\\n" and test.passes(outcome)
 """
 TORCH = ["torch", "trl", "unsloth"]
 
@@ -60,6 +66,14 @@ def test_the_lines_run_with_what_the_page_names(folder, blocks, without, then, t
     promised = re.findall(r"\)  # (.*?), …$", lines, re.MULTILINE)
     assert len(promised) == lines.count("print(")
     assert all(said in done.stdout for said in promised)
+
+
+def test_the_laboratory_passes_the_reward_of_the_judging_page():
+    page = (PROJECT / "helpers" / "judging" / "README.md").read_text(encoding="utf-8")
+    names = {}
+    exec(re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1], names)
+    rows = pd.DataFrame({"question": ["What is 6 * 7?", "What is 9 + 8?"], "answer": ["42", "17"]})
+    assert Lab([names["correctness"]], [1.0]).examine(rows).stops == []
 
 
 @pytest.mark.slow

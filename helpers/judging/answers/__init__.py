@@ -2,6 +2,7 @@
 answer has a module.
 """
 
+import difflib
 from typing import NamedTuple
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
@@ -25,8 +26,10 @@ class Comparison(NamedTuple):
 def check_kind(kind: str) -> str:
     """Return the kind, or raise ValueError if it is not one of `DECLARED_KINDS`."""
     if kind not in DECLARED_KINDS:
+        near = difflib.get_close_matches(str(kind), DECLARED_KINDS, 1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
         raise ValueError(
-            f"kind={kind!r} is not a kind of answer. Known: {', '.join(DECLARED_KINDS)}; without "
-            "one, an answer is a number, mathematics or text."
+            f"kind={kind!r} is not a kind of answer. {hint}Known: {', '.join(DECLARED_KINDS)}; "
+            "without one, an answer is a number, mathematics or text."
         )
     return kind

@@ -9,6 +9,9 @@ Correct (`=`) and wrong (`≠`), the given answer first:
 - `A) Paris` = `A`, `A` = `A) Paris`, `Paris` = `A) Paris`, `(A), (C)` = `C and A`, `A & C` = `A, C`
 - `B` ≠ `A`, `A or B` ≠ `A`, `A, B` ≠ `A`, `A*` ≠ `A`, `A+` ≠ `A`, `not A` ≠ `A`, `AB` ≠ `A`
 - `A) Paris (B) London` ≠ `A`, `A) London` ≠ `A) Paris`, `London` ≠ `A) Paris`, `a) x b) y` ≠ `A`
+- `B: A` ≠ `B`, `B) a` ≠ `B`, `B. A. Paris` ≠ `B`, `B: A` = `B) A`, `A: Paris` ≠ `A: London`
+
+If the question shows its options, a letter with the text of another option is wrong, too.
 
 Exact: the same characters, for codes, versions, formulas, ratios and scores. Only the spelling may
 differ: the kind of dash, spaces around `:`, `-` and arrows, and how the indices and charges of
@@ -25,7 +28,7 @@ chemistry are written.
 
 import re
 
-from helpers.judging.answers.texts import plain_text, same_text, without_latex
+from helpers.judging.answers.texts import plain_text, same_text, without_latex, words_of
 
 # --- Choice ---------------------------------------------------------------------------------------
 
@@ -43,20 +46,40 @@ _OPTION = re.compile(
     r"(?:\((?P<bracketed>[A-Za-z])\)|(?P<bare>[A-Za-z])[.):](?=\s))\s*(?P<text>.*\w.*)", re.DOTALL
 )
 # In the text of an option, a sign of a second option or a second thought: (B), b), B, or, not.
-# The capitals A and I alone are no signs, because they are also words.
-_ANOTHER = re.compile(r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b")
+# The capitals A and I alone are no signs, because they are also words; `answer is A` is one.
+_ANOTHER = re.compile(
+    r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b"
+    r"|\b[Aa]nswer\W+(?:is\W+)?[AI]\b"
+)
+# The label of an option in a question: A), (A), [A], A., A:, **A.**
+_LABEL = re.compile(r"(?<![\w(\[])[(\[]?([A-Za-z])(?:[)\]]|[.:](?=\**\s))\**\s*")
 
 
-def same_choice(given: str, gold: str) -> bool:
-    """Return whether two answers name the same options."""
+def same_choice(given: str, gold: str, question: str = "") -> bool:
+    """Return whether two answers name the same options.
+
+    question: shows the options, if it is known.
+
+    >>> question = "2 + 2? A) 3 B) 4"
+    >>> [same_choice(given, "B", question) for given in ("B", "B) 4", "B: 3", "B: it is even")]
+    [True, True, False, True]
+    """
     letters, text = split_option(given)
     gold_letters, gold_text = split_option(gold)
     if not letters:  # the answer may be the option's text alone
         return gold_text != "" and same_text(given, gold_text)
     if letters != gold_letters:
         return False
-    # the text may be left out, on either side
-    return not text or not gold_text or same_text(text, gold_text)
+    if not text or gold_text:  # the text may be left out, on either side
+        return not text or same_text(text, gold_text)
+    # The row's answer is a letter alone. The text after it must not be another answer: the text of
+    # another option of the question or, where the question does not show it, another letter.
+    _, *parts = _LABEL.split(question)
+    owners = set()
+    for label, option in zip(parts[::2], parts[1::2], strict=True):
+        if same_text(text, option.partition("\n")[0].rstrip(" ;|")):
+            owners.add(label.upper())
+    return letters <= owners if owners else not split_option(words_of(text))[0]
 
 
 def split_option(text: str) -> tuple[frozenset[str], str]:

@@ -3,8 +3,8 @@
 The kind is declared by a reward's `kind=` or a column `kind`: number, mathematics, set, choice,
 exact, json or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
 mathematics if it clearly is an expression, otherwise text. The module of each kind has examples of
-correct and wrong answers in its docstrings. In this file: comparing (`compare_answers`,
-`are_right`), choosing a kind (`kind_of`), and refusing an answer that only repeats the question
+right and wrong answers in its docstrings. In this file: comparing (`compare_answers`, `are_right`),
+choosing a kind (`kind_of`), and refusing an answer that only repeats the question
 (`refuse_handed_back`).
 
     comparisons = [compare_answers(given, gold), ...]   # settles most answers at once
@@ -14,9 +14,10 @@ correct and wrong answers in its docstrings. In this file: comparing (`compare_a
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from numbers import Number
 
 from helpers.judging import workers
-from helpers.judging.answers import Comparison, documents, mathematics, numbers, texts
+from helpers.judging.answers import Comparison, check_kind, documents, mathematics, numbers, texts
 from helpers.judging.answers.choices_and_codes import same_choice, same_code
 from helpers.judging.answers.expressions import (
     divisions_of,
@@ -34,14 +35,18 @@ _MOST_EXPRESSIONS = 4  # of one question, compared with the row's answer
 
 
 def compare_answers(
-    given: str, gold: str, question: str = "", kind: str | None = None
+    given: str | Number, gold: str | Number, question: str = "", kind: str | None = None
 ) -> Comparison:
     """Compare a given answer with the row's answer.
 
     The comparison has a verdict, or the pair that `are_right` must pass to math-verify.
 
-    question: the row's question; an answer that only respells an expression of it is wrong.
+    question: the row's question. An answer that only respells an expression of it is wrong, and so
+        is the letter of one of its options with the text of another.
     kind: one of `DECLARED_KINDS`; by default the kind that `kind_of` chooses for the row's answer.
+
+    Raise ValueError for another kind, and TypeError for an answer that is neither a text nor a
+    number, such as None, or the nan that pandas has for a missing one.
 
     >>> compare_answers("$1,000", "1000.0").right, compare_answers("1/2", "50%").right
     (True, True)
@@ -50,25 +55,34 @@ def compare_answers(
     >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
     True
     """
-    # 1. An identical answer is correct, unless it is empty.
+    # 1. Check the call. nan differs from itself; as a text, a policy could write it.
+    if kind:
+        check_kind(kind)
+    for answer in (given, gold):
+        if not isinstance(answer, str | Number) or answer != answer:
+            raise TypeError(f"the answer {answer!r} is neither a text nor a number.")
+    given = str(given)
+    gold = str(gold)
+
+    # 2. An identical answer is correct, unless it is empty.
     if given == gold:
         return Comparison(given.strip() != "")
 
-    # 2. Compare JSON before anything is cut off, because its texts may look like a conclusion. It
+    # 3. Compare JSON before anything is cut off, because its texts may look like a conclusion. It
     # may be long, and a lead such as `The answer is` may come before it.
     if kind == "json":
         without_lead = _LEAD.sub("", given)
         same = documents.same_document(given, gold)
         return Comparison(same or documents.same_document(without_lead, gold))
 
-    # 3. Take the conclusion of a working; code that must be exact has none. A long answer must be
+    # 4. Take the conclusion of a working; code that must be exact has none. A long answer must be
     # identical: the rules below are for short ones.
     if kind != "exact":
         given = conclusion_of(given)
     if max(len(given), len(gold)) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
 
-    # 4. Drop the lead, and choose the kind. A column may declare `number` for an answer that is not
+    # 5. Drop the lead, and choose the kind. A column may declare `number` for an answer that is not
     # a number, such as `none of them`. No number equals that, so it is compared as text.
     given = _LEAD.sub("", given)
     is_declared = kind is not None
@@ -76,9 +90,9 @@ def compare_answers(
     if kind == "number" and parse_number(gold) is None:
         kind = "text"
 
-    # 5. Apply the rules of the kind.
+    # 6. Apply the rules of the kind.
     if kind == "choice":
-        return Comparison(same_choice(given, gold))
+        return Comparison(same_choice(given, gold, question or ""))
     if kind == "exact":
         return Comparison(same_code(given, gold))
     if kind == "text":
@@ -97,7 +111,7 @@ def compare_answers(
         in_any_order = bool(_SOLUTIONS.search(question))
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
 
-    # 6. A correct answer in another form than the row's may only repeat the question.
+    # 7. A correct answer in another form than the row's may only repeat the question.
     is_wrong = comparison.right is False
     if is_wrong or not question or numbers.same_form(given, gold):
         return comparison
@@ -204,7 +218,7 @@ def are_right(
     scores = workers.scores_in_time("equal", pairs, log) if pairs else []
     score_of = dict(zip(pairs, scores, strict=True))
 
-    # 2. An answer is correct only if its pair is known to be equal, and each pair of `unless` is
+    # 2. An answer is right only if its pair is known to be equal, and each pair of `unless` is
     # known to differ: if one may be equal, the answer may only repeat the question.
     verdicts = []
     for comparison in comparisons:
