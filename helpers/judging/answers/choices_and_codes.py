@@ -64,22 +64,30 @@ def same_choice(given: str, gold: str, question: str = "") -> bool:
     >>> [same_choice(given, "B", question) for given in ("B", "B) 4", "B: 3", "B: it is even")]
     [True, True, False, True]
     """
-    letters, text = split_option(given)
     gold_letters, gold_text = split_option(gold)
+    # 1. A letter with the text of an option that the question shows must be that option's letter.
+    # The text may then have any words: D) not enough information.
+    option = _OPTION.fullmatch(plain_text(given))
+    if option and not gold_text:
+        _, *parts = _LABEL.split(question)
+        owners = set()
+        for label, shown in zip(parts[::2], parts[1::2], strict=True):
+            if same_text(option["text"], shown.partition("\n")[0].rstrip(" ;|")):
+                owners.add(label.upper())
+        if owners:
+            letter = (option["bracketed"] or option["bare"]).upper()
+            return letter in owners and gold_letters == {letter}
+
+    # 2. Other answers name letters, perhaps with a text.
+    letters, text = split_option(given)
     if not letters:  # the answer may be the option's text alone
         return gold_text != "" and same_text(given, gold_text)
     if letters != gold_letters:
         return False
     if not text or gold_text:  # the text may be left out, on either side
         return not text or same_text(text, gold_text)
-    # The row's answer is a letter alone. The text after it must not be another answer: the text of
-    # another option of the question or, where the question does not show it, another letter.
-    _, *parts = _LABEL.split(question)
-    owners = set()
-    for label, option in zip(parts[::2], parts[1::2], strict=True):
-        if same_text(text, option.partition("\n")[0].rstrip(" ;|")):
-            owners.add(label.upper())
-    return letters <= owners if owners else not split_option(words_of(text))[0]
+    # The row's answer is a letter alone, and the text after it must not be another letter.
+    return not split_option(words_of(text))[0]
 
 
 def split_option(text: str) -> tuple[frozenset[str], str]:
