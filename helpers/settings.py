@@ -515,8 +515,8 @@ TRACKERS = {
 def check_report_to(report_to: str, checkpoints: str = "checkpoints") -> str:
     """Return a line that says where an experiment tracker writes; "" for "none".
 
-    checkpoints: the folder of the run's checkpoints. Raise ValueError for a tracker that
-    Transformers does not know, that is not installed, or that would ask for a key.
+    checkpoints: the folder of the run's checkpoints. Raise ValueError if Transformers
+    does not know the tracker, if it is not installed, or if it would ask for a key.
     """
     if report_to == "none":
         return ""
