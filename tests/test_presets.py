@@ -7,17 +7,16 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from helpers import PROJECT, presets
+from helpers import PROJECT, settling
 from helpers.environment import Machine
-from helpers.presets import PRESETS, changed, pick, settings_in, settle
+from helpers.presets import PRESETS, pick
 from helpers.settings import (
     SETTINGS,
     Preset,
     grpo_keywords,
-    misfits,
-    problems,
     settings_of,
 )
+from helpers.settling import changed, misfits, settings_in, settle
 from helpers.templates import template_options
 
 POCKET = PRESETS["pocket"]
@@ -122,7 +121,7 @@ def test_auto_picks_the_largest_preset_that_fits(memory, name, monkeypatch):
     assert (pick(V100), pick(T4)) == ("pocket", "t4"), "the pinned torch does not serve a V100"
     assert pick(OLD_DRIVER) == "pocket"
     here = machine(memory)
-    monkeypatch.setattr(presets, "this_machine", lambda: here)
+    monkeypatch.setattr(settling, "this_machine", lambda: here)
     picked = settle("auto", max_steps=99)
     assert picked == replace(PRESETS[name], max_steps=99)
     assert settle("auto", here, max_steps=99, engine="transformers").name == name
@@ -173,7 +172,7 @@ def test_the_engine_of_each_machine_or_a_refusal(
 ):
     if here.gpu:
         obstacle = None if vllm else "vLLM is not installed"
-        monkeypatch.setattr(presets, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
+        monkeypatch.setattr(settling, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
     if outcome in ("vllm", "transformers"):
         found = settle(name, here, **given)
         # the correction is on by default only with vLLM, 4 bits and a long run
@@ -431,7 +430,9 @@ def test_a_rule_is_judged_only_if_it_holds_whatever_the_unknown_setting_is():
         for name in SETTINGS if found else ():
             judged = misfits(settings, {name})
             others = [replace(settings, **{name: value}) for value in tried]
-            assert all(set(judged) <= {*misfits(other)} for other in others if not problems(other))
+            assert all(
+                set(judged) <= {*misfits(other)} for other in others if not changed(other, {})[1]
+            )
 
 
 TAKEN = [
