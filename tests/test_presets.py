@@ -389,6 +389,10 @@ NO_VLLM = "engine='vllm': vLLM needs an NVIDIA GPU"
         ("l4", {"warmup_steps": 300}, ["warmup_steps=300 is not less", "'l4' needs an NVIDIA GPU"]),
         ("pocket", {"temperature": 3, "engine": "vllm"}, ["temperature=3: vLLM samples", NO_VLLM]),
         ("pocket", {"engine": "vllm"} | PLAIN, ["engine='vllm' needs backend='unsloth'", NO_VLLM]),
+        ("pocket", {"max_steps": -1, "engine": "vllm"}, ["max_steps=-1 must be", NO_VLLM]),
+        ("pocket", {"load_in_4bit": 1, "engine": "vllm"}, ["load_in_4bit=1 is not", NO_VLLM]),
+        ("pocket", {"bta": 1, "engine": "vllm"}, ["'bta' is not a setting", NO_VLLM]),
+        ("pocket", {"max_steps": -1} | CORRECTING, ["max_steps=-1 must be", "needs vLLM on a GPU"]),
     ],
 )
 def test_faults_of_several_kinds_are_named_in_one_error(preset, given, said):
@@ -399,6 +403,24 @@ def test_faults_of_several_kinds_are_named_in_one_error(preset, given, said):
     # a sentence each; those about values follow the one announcement
     of_values = message.startswith("these settings cannot run: ")
     assert message.count("these settings cannot run") == of_values
+
+
+def test_a_models_file_is_fetched_only_if_nothing_was_refused(monkeypatch):
+    monkeypatch.setattr(settling, "vllm_obstacle", lambda machine, load_in_4bit: None)
+    in_fp16 = {"engine": "vllm", "model": "org/no-such-model"} | PLAIN
+    for given, said in (
+        ({"max_steps": -1, "engine": "vllm", "model": "org/no-such-model"}, "max_steps=-1 must be"),
+        (
+            {"max_steps": -1} | in_fp16,
+            r"max_steps=-1 must be .* needs backend.* casts the adapters",
+        ),
+        (in_fp16, "needs backend='unsloth'.* casts the adapters"),
+    ):
+        with pytest.raises(ValueError, match=f"^these settings cannot run: .*{said}") as error:
+            settle("t4", T4, **given)
+        assert "no-such-model" not in str(error.value)
+    with pytest.raises(ValueError, match=r"load_in_4bit=1 is not of type bool\.$"):
+        settle("t4", T4, load_in_4bit=1, backend="transformers")  # of a refused value, no rule
 
 
 @pytest.mark.parametrize(
