@@ -2,11 +2,11 @@
 
     settings = settle("auto", this_machine(), max_steps=100)
 
-settings.py declares each setting, and presets.py has their values for each card. `settle` goes five
-steps: a start, the changes of a notebook or of a command, this process, this machine, and the rules
-that bind several settings. The functions below it are its steps 2 to 5, in this order. The command
-`run` settles before it starts a notebook, and the notebook settles again: nothing has been loaded
-by then.
+settings.py declares each setting, and presets.py has their values for each card. `settle` takes
+five steps: a start, the changes of a notebook or of a command, this process, this machine, and the
+rules that bind several settings. The functions below it are its steps 2 to 5, in this order. The
+command `run` settles before it starts a notebook, and the notebook settles again: nothing has been
+loaded by then.
 """
 
 import math
@@ -255,7 +255,8 @@ def _fit(
             f"{machine.gpu} does not support: use backend='unsloth', or load_in_4bit=False."
         )
 
-    # 3. Can vLLM sample, if it may? The model's file is read only if nothing was refused.
+    # 3. Can vLLM sample, if it may? The model's file is read only if nothing was refused; otherwise
+    # the settings are returned as they are, because `settle` raises.
     if "engine" in wrong:
         return settings
     engine = settings.engine
