@@ -12,9 +12,10 @@ from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 from benchmarks.seeds import machine, percent, run_anew, seeds_of_command
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import paired_interval, student_interval, wilson_interval
+from helpers.settling import settle
 from helpers.tags import THINK_ANSWER
 from helpers.training.sampling import sample
 from tools.pocket import build, extraction

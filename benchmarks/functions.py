@@ -12,11 +12,12 @@ from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 # isort: split
 from benchmarks.seeds import machine, percent, run_anew, seeds_of_command
 from helpers import PROJECT
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.programs import tests_reward, verdicts
 from helpers.runs import Run
+from helpers.settling import settle
 from helpers.training.sampling import sample
 from tools.pocket import build, functions
 

@@ -13,8 +13,9 @@ from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 from benchmarks.seeds import machine, run_anew, seeds_of_command
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, episodes
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
+from helpers.settling import settle
 from tools.pocket import build, games
 
 MODEL = "pocket-games"

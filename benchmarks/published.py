@@ -18,13 +18,14 @@ from pathlib import Path
 
 import yaml
 
-from helpers import PROJECT, presets
+from helpers import PROJECT
 from helpers.commands.notebooks import defaults
 from helpers.commands.run import execute
 from helpers.environment import Machine, this_machine
 from helpers.families import dense
 from helpers.runs import Run
 from helpers.settings import SETTINGS, Preset
+from helpers.settling import settle
 from helpers.training import memory
 
 FOLDER = PROJECT / "benchmarks" / "published"
@@ -69,7 +70,7 @@ class Recipe:
         """
         given = self.parameters
         overrides = {name: given[name] for name in given if name in SETTINGS}
-        return presets.settle(self.preset, **overrides)
+        return settle(self.preset, **overrides)
 
     def with_data(self, folder: str) -> "Recipe":
         """Return the recipe on the data in this folder. Raise ValueError if it has no train or no

@@ -18,6 +18,7 @@ The modules that stand directly in `helpers/` serve every stage:
 - `environment`: this machine. `runs`: the run folder. `session`: how a notebook begins.
 - `parameters`: of notebooks, on a command line.
 - `settings`: each setting and what it may be. `presets`: their values for each card.
+- `settling`: the road of a run's settings, with all rules.
 - `families`: the families of models. `smollm2`: a model from PyPI. `templates`: of a chat.
 - `tags`: the tags of a completion. `own_code`: a user's code. `processes`: that train together.
 - `printing`: of text that others wrote. `figures`: the palette, and how a figure is shown.
@@ -75,11 +76,11 @@ __getattr__ = door(
     {
         "environment": "gpu_obstacle quiet this_machine",
         "figures": "view",
-        "presets": "settle",
         "printing": "escaped on_one_line quoted transcript",
         "runs": "Run atomic_folder atomic_write check_seed",
         "session": "open_run",
         "settings": "SETTINGS",
+        "settling": "settle",
         "templates": "template_options",
         "tags": "THINK_ANSWER TagFormat completion_text",
     },

@@ -1,9 +1,9 @@
 """How every notebook begins: with its run folder, this machine, the settings and the tags."""
 
 from helpers.environment import Machine, quiet, this_machine
-from helpers.presets import settings_in, settle
 from helpers.runs import Run
 from helpers.settings import SETTINGS, Preset, settings_of
+from helpers.settling import settings_in, settle
 from helpers.tags import TagFormat
 
 

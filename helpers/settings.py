@@ -1,16 +1,16 @@
-"""Declare every setting of a run, with its help and its range, and the rules that bind them.
+"""Declare every setting of a run, with its help and what it may be.
 
-Settings have the names of TRL, PEFT and Unsloth. A preset (presets.py) gives each a value, a
-notebook parameter of the same name changes it, and `presets.settle` settles them all. The class
-`Preset` declares them; `problems` checks each by itself, and `misfits` all together. `python -m
-tools.settings` prints the table of docs/settings.md from here.
+Settings have the names of TRL, PEFT and Unsloth. The class `Preset` declares them. A preset
+(presets.py) gives each a value, a notebook parameter of the same name changes it, and `settle`
+(settling.py) checks and settles them all. `python -m tools.settings` prints the table of
+docs/settings.md from here.
 """
 
 import difflib
 import importlib.util
 import math
 import os
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -255,6 +255,12 @@ class Preset:
 
 # The settings that a parameter can change, by name; `metadata` holds the arguments of `_setting`.
 SETTINGS = {each.name: each for each in fields(Preset) if each.metadata}
+# Those that describe one process's part of a step.
+OF_A_PROCESS = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+)
 
 
 def settings_of(notebook: str) -> list[str]:
@@ -272,7 +278,7 @@ def grpo_keywords(preset: Preset) -> dict:
         if setting.metadata["to"] == "GRPOConfig"
     }
     keywords["chat_template_kwargs"] = template_options(preset.thinking)
-    # None stays None unless `presets.settle` has decided for True
+    # None stays None unless `settling.settle` has decided for True
     corrects = bool(preset.vllm_importance_sampling_correction)
     keywords["vllm_importance_sampling_correction"] = corrects
     if preset.stop and preset.engine == "vllm":  # with Transformers, `stops.end_at_stop` does it
@@ -298,48 +304,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
-# --- What they may be -----------------------------------------------------------------------------
-
-
-def problems(preset: Any) -> dict[str, str]:
-    """Return by name a sentence for each setting that is impossible whatever the others are: first
-    those of a wrong type, then those outside their range.
-    """
-    # 1. The types.
-    sentences = {}
-    for setting in fields(preset):
-        value = getattr(preset, setting.name)
-        if isinstance(value, bool):  # Python's bool is an int, too
-            fits = bool in (setting.type, *get_args(setting.type))
-        elif setting.type is float:
-            fits = isinstance(value, int | float)
-        else:
-            fits = isinstance(value, setting.type)
-        if value == "":
-            sentences[setting.name] = f"{setting.name}='' is empty."
-        elif not fits:
-            type_name = getattr(setting.type, "__name__", setting.type)
-            sentences[setting.name] = f"{setting.name}={value!r} is not of type {type_name}."
-
-    # 2. The ranges, of values whose type is right.
-    texts = [] if "stop" in sentences else preset.stop or []
-    if not all(isinstance(text, str) and text for text in texts):
-        sentences["stop"] = f"stop={preset.stop!r} must be a text or a list of texts, none empty."
-    for name, setting in SETTINGS.items():
-        value = getattr(preset, name)
-        may_be = setting.metadata["may_be"]
-        if may_be is None or value is None or name in sentences:
-            continue
-        if isinstance(may_be, list):
-            fits = value in may_be
-        else:
-            least, most = may_be
-            fits = least <= value <= most  # False for nan, too
-        if not fits:
-            sentences[name] = f"{name}={value!r} must be {possible_values(setting)}."
-    return sentences
-
-
 def possible_values(setting: Field) -> str:
     """Return the possible values of a setting in words, such as `between 0 and 1`."""
     may_be = setting.metadata["may_be"]
@@ -352,123 +316,6 @@ def possible_values(setting: Field) -> str:
         return "a string or a list" if list in kinds else "a string"
     least, most = may_be
     return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
-
-
-def misfits(preset: Any, unknown: Set[str] = frozenset()) -> list[str]:
-    """Return a sentence for each combination of values that cannot run, or that would silently
-    compute something else. What a loss ignores was read in GRPOTrainer._compute_loss of TRL 1.15,
-    which does not warn.
-
-    unknown: settings whose values are not known yet. No rule that binds one of them is judged.
-    """
-    loss = preset.loss_type
-    of_loss = f"loss_type={loss!r}"
-
-    # 1. Settings that would be ignored must be at their defaults.
-    ignored_by = {}
-    if loss in ("cispo", "sapo", "vespo"):
-        ignored_by["epsilon"] = of_loss
-    if loss in ("sapo", "vespo"):
-        ignored_by["epsilon_high"] = of_loss
-    if preset.multi_objective_aggregation == "normalize_then_sum":
-        ignored_by["scale_rewards"] = "multi_objective_aggregation='normalize_then_sum'"
-    sentences = []
-    for name, by in ignored_by.items():
-        value = getattr(preset, name)
-        default = SETTINGS[name].default
-        if value != default and unknown.isdisjoint([name, by.partition("=")[0]]):
-            sentences.append(f"{name}={value!r} would be ignored by {by}; leave it at {default!r}.")
-
-    # 2. All other combinations: the settings that one binds, whether a preset has it, and what to
-    # say of it.
-    by_sequence = preset.importance_sampling_level == "sequence"
-    corrects = preset.vllm_importance_sampling_correction is not False
-    mode = preset.vllm_importance_sampling_mode
-    needed = preset.max_prompt_length + preset.max_completion_length
-    processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
-    if preset.steps_per_generation:
-        passes = "steps_per_generation"
-    else:
-        passes = "gradient_accumulation_steps"
-    combinations = [
-        # settings that a loss needs or excludes
-        (
-            "loss_type epsilon_high",
-            loss == "cispo" and preset.epsilon_high < 1,
-            f"epsilon_high={preset.epsilon_high}: {of_loss} clips the ratio at epsilon_high "
-            "itself, so always below 1; set epsilon_high=5.0 (ScaleRL), for example.",
-        ),
-        (
-            "loss_type scale_rewards",
-            loss == "dr_grpo" and preset.scale_rewards == "group",
-            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
-            "GPU only; set scale_rewards='none'.",
-        ),
-        (
-            "loss_type importance_sampling_level",
-            loss == "luspo" and not by_sequence,
-            f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
-            "'sequence'.",
-        ),
-        (
-            "loss_type importance_sampling_level",
-            loss == "vespo" and by_sequence,
-            f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
-            "already, and only the KL would change; leave it at 'token'.",
-        ),
-        (
-            "loss_type importance_sampling_level",
-            loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
-            f"importance_sampling_level='sequence': with {of_loss} a completion would be weighted "
-            "by its length; GSPO is loss_type='grpo'.",
-        ),
-        (
-            "loss_type vllm_importance_sampling_correction vllm_importance_sampling_mode",
-            loss == "vespo" and corrects and mode.startswith("sequence"),
-            f"vllm_importance_sampling_mode={mode!r}: {of_loss} uses a ratio per token; leave it "
-            "at 'token_truncate'.",
-        ),
-        # sizes
-        (
-            "num_generations per_device_train_batch_size gradient_accumulation_steps "
-            "steps_per_generation",
-            preset.completions_per_round % preset.num_generations > 0,
-            f"{processes}per_device_train_batch_size x {passes} = {preset.completions_per_round} "
-            f"completions are not whole groups of num_generations={preset.num_generations}; "
-            "make the product a multiple of it.",
-        ),
-        (
-            "max_seq_length max_prompt_length max_completion_length",
-            preset.context < needed,
-            f"max_seq_length={preset.max_seq_length} is less than max_prompt_length + "
-            f"max_completion_length = {needed}; raise it, or leave it out.",
-        ),
-        (
-            "warmup_steps max_steps",
-            preset.warmup_steps >= max(2, preset.max_steps),
-            f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
-            "the learning rate would never be reached. Below 1 it is a fraction of the steps.",
-        ),
-        # vLLM replaces a temperature below 0.01 by 0.01 without a warning (vllm/sampling_params.py,
-        # vLLM 0.31)
-        (
-            "engine temperature",
-            preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2,
-            f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
-            "engine='transformers' for another.",
-        ),
-        (
-            "engine backend",
-            preset.engine == "vllm" and preset.backend != "unsloth",
-            "engine='vllm' needs backend='unsloth', which builds the engine; with "
-            "backend='transformers', leave it out.",
-        ),
-    ]
-    return sentences + [
-        sentence
-        for names, has_it, sentence in combinations
-        if has_it and unknown.isdisjoint(names.split())
-    ]
 
 
 # --- Parameters beside the settings ---------------------------------------------------------------

@@ -30,7 +30,7 @@ def template_options(thinking: bool | None) -> dict[str, bool]:
 
     Chat templates ignore keywords they do not know (trl/chat_templates/*.jinja). A processor for
     images would take an unknown keyword for its own, so its setting must be None
-    (`presets.settle`).
+    (`settling.settle`).
 
     >>> template_options(False)
     {'enable_thinking': False}

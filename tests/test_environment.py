@@ -25,7 +25,8 @@ from helpers.environment import (
     this_machine,
     vllm_obstacle,
 )
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
+from helpers.settling import settle
 from tools import optional
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
@@ -76,7 +77,7 @@ def pip(tmp_path, monkeypatch):
 
 def test_the_common_modules_import_nothing_heavy():
     code = (
-        "import sys; from helpers import environment, tags, runs, presets, rewards\n"
+        "import sys; from helpers import environment, tags, runs, settling, rewards\n"
         "print(sorted({'torch', 'numpy', 'pandas', 'pyarrow', 'datasets', 'transformers'} & "
         "set(sys.modules)))"
     )

@@ -24,7 +24,8 @@ ALONE = {
 }
 COMMON = [
     *("environment", "own_code", "tags", "printing", "figures", "runs", "parameters"),
-    *("templates", "smollm2", "processes", "families", "settings", "presets", "session"),
+    *("templates", "smollm2", "processes", "families", "settings", "presets", "settling"),
+    "session",
 ]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))
 

@@ -7,17 +7,16 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from helpers import PROJECT, presets
+from helpers import PROJECT, settling
 from helpers.environment import Machine
-from helpers.presets import PRESETS, changed, pick, settings_in, settle
+from helpers.presets import PRESETS, pick
 from helpers.settings import (
     SETTINGS,
     Preset,
     grpo_keywords,
-    misfits,
-    problems,
     settings_of,
 )
+from helpers.settling import changed, misfits, settings_in, settle
 from helpers.templates import template_options
 
 POCKET = PRESETS["pocket"]
@@ -122,7 +121,7 @@ def test_auto_picks_the_largest_preset_that_fits(memory, name, monkeypatch):
     assert (pick(V100), pick(T4)) == ("pocket", "t4"), "the pinned torch does not serve a V100"
     assert pick(OLD_DRIVER) == "pocket"
     here = machine(memory)
-    monkeypatch.setattr(presets, "this_machine", lambda: here)
+    monkeypatch.setattr(settling, "this_machine", lambda: here)
     picked = settle("auto", max_steps=99)
     assert picked == replace(PRESETS[name], max_steps=99)
     assert settle("auto", here, max_steps=99, engine="transformers").name == name
@@ -173,7 +172,7 @@ def test_the_engine_of_each_machine_or_a_refusal(
 ):
     if here.gpu:
         obstacle = None if vllm else "vLLM is not installed"
-        monkeypatch.setattr(presets, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
+        monkeypatch.setattr(settling, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
     if outcome in ("vllm", "transformers"):
         found = settle(name, here, **given)
         # the correction is on by default only with vLLM, 4 bits and a long run
@@ -390,6 +389,10 @@ NO_VLLM = "engine='vllm': vLLM needs an NVIDIA GPU"
         ("l4", {"warmup_steps": 300}, ["warmup_steps=300 is not less", "'l4' needs an NVIDIA GPU"]),
         ("pocket", {"temperature": 3, "engine": "vllm"}, ["temperature=3: vLLM samples", NO_VLLM]),
         ("pocket", {"engine": "vllm"} | PLAIN, ["engine='vllm' needs backend='unsloth'", NO_VLLM]),
+        ("pocket", {"max_steps": -1, "engine": "vllm"}, ["max_steps=-1 must be", NO_VLLM]),
+        ("pocket", {"load_in_4bit": 1, "engine": "vllm"}, ["load_in_4bit=1 is not", NO_VLLM]),
+        ("pocket", {"bta": 1, "engine": "vllm"}, ["'bta' is not a setting", NO_VLLM]),
+        ("pocket", {"max_steps": -1} | CORRECTING, ["max_steps=-1 must be", "needs vLLM on a GPU"]),
     ],
 )
 def test_faults_of_several_kinds_are_named_in_one_error(preset, given, said):
@@ -400,6 +403,24 @@ def test_faults_of_several_kinds_are_named_in_one_error(preset, given, said):
     # a sentence each; those about values follow the one announcement
     of_values = message.startswith("these settings cannot run: ")
     assert message.count("these settings cannot run") == of_values
+
+
+def test_a_models_file_is_fetched_only_if_nothing_was_refused(monkeypatch):
+    monkeypatch.setattr(settling, "vllm_obstacle", lambda machine, load_in_4bit: None)
+    in_fp16 = {"engine": "vllm", "model": "org/no-such-model"} | PLAIN
+    for given, said in (
+        ({"max_steps": -1, "engine": "vllm", "model": "org/no-such-model"}, "max_steps=-1 must be"),
+        (
+            {"max_steps": -1} | in_fp16,
+            r"max_steps=-1 must be .* needs backend.* casts the adapters",
+        ),
+        (in_fp16, "needs backend='unsloth'.* casts the adapters"),
+    ):
+        with pytest.raises(ValueError, match=f"^these settings cannot run: .*{said}") as error:
+            settle("t4", T4, **given)
+        assert "no-such-model" not in str(error.value)
+    with pytest.raises(ValueError, match=r"load_in_4bit=1 is not of type bool\.$"):
+        settle("t4", T4, load_in_4bit=1, backend="transformers")  # of a refused value, no rule
 
 
 @pytest.mark.parametrize(
@@ -431,7 +452,9 @@ def test_a_rule_is_judged_only_if_it_holds_whatever_the_unknown_setting_is():
         for name in SETTINGS if found else ():
             judged = misfits(settings, {name})
             others = [replace(settings, **{name: value}) for value in tried]
-            assert all(set(judged) <= {*misfits(other)} for other in others if not problems(other))
+            assert all(
+                set(judged) <= {*misfits(other)} for other in others if not changed(other, {})[1]
+            )
 
 
 TAKEN = [

@@ -17,8 +17,9 @@ from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.data.tasks import load_task
 from helpers.families import config_of
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.runs import Run
+from helpers.settling import settle
 from helpers.tags import THINK_ANSWER
 from helpers.training import memory, policy, sampling
 

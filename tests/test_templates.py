@@ -14,7 +14,7 @@ import pytest
 from transformers import AutoTokenizer
 from trl.data_utils import apply_chat_template
 
-from helpers import PROJECT, presets, templates
+from helpers import PROJECT, templates
 from helpers.data.prompts import chat_prompt, example_turns
 from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
@@ -26,6 +26,7 @@ from helpers.rewards.structure import (
     substantial_format_reward,
 )
 from helpers.settings import grpo_keywords
+from helpers.settling import settle
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import sampling
 
@@ -219,7 +220,7 @@ def test_gpt_oss_is_right_and_never_in_the_whole_format(final, earned):
 
 @pytest.mark.parametrize("name", ["pocket", "pocket-extraction", "pocket-functions"])
 def test_the_embedded_models_read_the_same_prompt_whatever_they_are_told(name):
-    preset = presets.settle(PRESETS["pocket"], model=name)
+    preset = settle(PRESETS["pocket"], model=name)
     assert grpo_keywords(preset)["chat_template_kwargs"] == {} and preset.thinking is None
     tokenizer = AutoTokenizer.from_pretrained(preset.model_path)
     assert rendered(tokenizer, enable_thinking=False) == rendered(tokenizer)

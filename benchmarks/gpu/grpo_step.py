@@ -8,12 +8,12 @@ at ±10 (unsloth_zoo/rl_replacements.py), and TRL does not.
 import dataclasses
 
 from benchmarks.gpu import common
-from helpers import presets
 from helpers.environment import this_machine
 from helpers.families import config_of
 from helpers.presets import PRESETS
 from helpers.runs import Run
 from helpers.settings import Preset, grpo_keywords
+from helpers.settling import settle
 from helpers.training.memory import card_of, estimate
 
 # The settings of GRPOConfig that the loss, the advantages and the choice of completions read: in
@@ -56,7 +56,7 @@ def settings_for(model: str, rehearse: bool, **changes) -> Preset:
     smaller = {"per_device_train_batch_size": 8, "max_completion_length": 16}
     if not rehearse:
         smaller = {"max_completion_length": 256}
-    return presets.settle(PRESETS["pocket" if rehearse else "l4"], **smaller | changes)
+    return settle(PRESETS["pocket" if rehearse else "l4"], **smaller | changes)
 
 
 def step(settings: Preset, result: common.Result):

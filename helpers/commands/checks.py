@@ -8,13 +8,13 @@ rewards, what is exported. No model is loaded.
 
 import os
 
-from helpers import presets
 from helpers.commands.notebooks import defaults, notebook_paths
 from helpers.data.prompts import example_turns
 from helpers.data.sources import check_columns, check_source
 from helpers.environment import say_which_gpu, this_machine
 from helpers.families import check_model
 from helpers.judging.answers import check_kind
+from helpers.presets import PRESETS
 from helpers.results.exports import check_merge
 from helpers.rewards import own
 from helpers.rewards.controls import check_control
@@ -26,6 +26,7 @@ from helpers.settings import (
     check_sampling_seconds,
     did_you_mean,
 )
+from helpers.settling import changed, refuse, settings_in, settle
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory
 
@@ -99,7 +100,7 @@ def check_call(
         run.check_evaluable()
 
     # 2. Find where the settings start: from a preset, or from what the data was prepared with.
-    changes = presets.settings_in(parameters)
+    changes = settings_in(parameters)
     lessons = set(LESSONS) & set(numbers)
     start = parameters.get("preset", defaults(numbers).get("preset"))
     if start is None and not lessons:
@@ -109,8 +110,8 @@ def check_call(
     if not start:
         # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
         # Types and ranges are the same for every preset.
-        _, wrong = presets.changed(presets.PRESETS["pocket"], changes)
-        presets.refuse([], wrong.values())
+        _, wrong = changed(PRESETS["pocket"], changes)
+        refuse([], wrong.values())
         return None
 
     # 3. Only notebooks that load a model need a machine for it; 02 may read completions instead.
@@ -121,7 +122,7 @@ def check_call(
 
     # 4. Settle the settings. Of the lessons' small models, only that of 00 is known outside its
     # notebook.
-    settings = presets.settle(
+    settings = settle(
         start,
         machine if loads else None,
         small={"model": "pocket"} if "00" in numbers else None,

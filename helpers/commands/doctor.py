@@ -9,9 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from helpers import commands, environment, presets
+from helpers import commands, environment
 from helpers.parameters import absolute, read_parameters
 from helpers.settings import Preset
+from helpers.settling import settle
 from helpers.training import memory
 
 
@@ -38,7 +39,7 @@ def main(parsed: argparse.Namespace) -> int:
     name = settings.pop("preset", parsed.preset)
     machine = environment.this_machine()
     environment.say_which_gpu(machine)
-    preset = presets.settle(name, **settings)
+    preset = settle(name, **settings)
     print_machine_and_preset(machine, preset)
 
     # 1. Estimate the memory that the preset needs. If this machine is too small, estimate it for
@@ -56,7 +57,7 @@ def main(parsed: argparse.Namespace) -> int:
 
     # 2. Ask whether the preset can run on this machine: `settle` raises if it cannot.
     try:
-        presets.settle(preset, machine)
+        settle(preset, machine)
     except ValueError as error:
         problems.append(str(error))
 

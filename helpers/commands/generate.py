@@ -20,11 +20,11 @@ from helpers.data.prompts import chat_prompt
 from helpers.data.questions import question_in
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.parameters import read_value
-from helpers.presets import settle
 from helpers.printing import on_one_line, shorten
 from helpers.results import llama_cpp
 from helpers.runs import Run
 from helpers.settings import Preset
+from helpers.settling import settle
 from helpers.tags import TagFormat
 from helpers.templates import length, set_thinking
 

@@ -4,9 +4,9 @@ import argparse
 import statistics
 
 from helpers.metrics.history import read_metrics
-from helpers.presets import settle
 from helpers.results import planning
 from helpers.runs import Run
+from helpers.settling import settle
 
 # Shares that are assumed if they are neither given nor measured.
 _LOST = 0.03  # of the questions; the demo lost 3 of 256

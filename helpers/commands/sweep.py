@@ -18,7 +18,6 @@ import pandas as pd
 import yaml
 from pydantic import BaseModel
 
-from helpers import presets
 from helpers.commands.checks import check_call, check_names, check_parameters
 from helpers.commands.notebooks import defaults
 from helpers.commands.run import run_notebooks
@@ -26,6 +25,7 @@ from helpers.metrics.history import final_reward, read_metrics
 from helpers.parameters import read_value
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, runs_folder, show_in_runs
+from helpers.settling import settings_in, settle
 
 MEASURES = ("accuracy", "final_reward", "kl", "training_seconds")
 
@@ -217,7 +217,7 @@ def values_of(numbers: list[str], parameters: dict) -> dict:
     the preset.
     """
     values = defaults(numbers) | parameters
-    settings = presets.settle(values.get("preset") or "auto", **presets.settings_in(values))
+    settings = settle(values.get("preset") or "auto", **settings_in(values))
     return values | asdict(settings)
 
 

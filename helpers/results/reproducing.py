@@ -7,11 +7,12 @@ parameters that commands gave. `commands_of` writes the difference from the pres
 from dataclasses import replace
 
 from helpers.parameters import command_line
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.results.facts import Facts, portable
 from helpers.rewards.own import copies_of
 from helpers.runs import PIPELINE
 from helpers.settings import SETTINGS, Preset, settings_of
+from helpers.settling import settle
 from helpers.tags import THINK_ANSWER
 
 

@@ -26,11 +26,10 @@ from transformers import TrainerCallback
 
 from helpers import processes
 from helpers.judging.programs.sandbox import used_sandboxes
-from helpers.presets import OF_A_PROCESS
 from helpers.printing import transcript
 from helpers.rewards.common import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, lock, write_json
-from helpers.settings import Preset
+from helpers.settings import OF_A_PROCESS, Preset
 from helpers.tags import completion_text
 from helpers.training.base import base_record
 

@@ -54,7 +54,7 @@ def check(
 
     Raise ValueError if the estimate exceeds the GPU; if the context exceeds the model's positions;
     if the adapter's rank exceeds the model's width; if the language part cannot be loaded alone; if
-    the config.json cannot be had. A GPU that torch cannot use is refused by `presets.settle`.
+    the config.json cannot be had. A GPU that torch cannot use is refused by `settling.settle`.
     """
     # 1. Refuse a model that cannot be used.
     if sees is None:
@@ -279,7 +279,7 @@ def estimate(
         "logits": logits,
     }
 
-    # 5. Sampling. An engine still "auto", before `presets.settle` has a machine, counts as vLLM.
+    # 5. Sampling. An engine still "auto", before `settling.settle` has a machine, counts as vLLM.
     if on_gpu and settings.engine != "transformers":
         engine = max(0.0, settings.gpu_memory_utilization * card - weights)
         sampling = {"vLLM engine": engine}

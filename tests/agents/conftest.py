@@ -7,7 +7,8 @@ def beginner():
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from helpers.presets import PRESETS, settle
+    from helpers.presets import PRESETS
+    from helpers.settling import settle
 
     folder = settle(PRESETS["pocket"], model="pocket-games").model_path
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

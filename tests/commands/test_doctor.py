@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from helpers import PROJECT, environment, presets
+from helpers import PROJECT, environment
+from helpers.presets import PRESETS
+from helpers.settling import settle
 from helpers.training import memory
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -59,8 +61,8 @@ def test_the_file_that_is_named_has_every_package_that_is_listed(cli):
 def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
     own = "--preset h200 --model unsloth/Qwen3-4B -p max_completion_length=1024 -p lora_rank=16"
     code, out, _ = cli("doctor", *own.split())
-    settings = presets.settle(
-        presets.PRESETS["h200"], model="unsloth/Qwen3-4B", max_completion_length=1024, lora_rank=16
+    settings = settle(
+        PRESETS["h200"], model="unsloth/Qwen3-4B", max_completion_length=1024, lora_rank=16
     )
     smallest = replace(environment.this_machine(), gpu="such a card", gpu_memory_gb=138.0)
     assert code == 1 and "\n".join(memory.check(settings, smallest)) in out
@@ -123,7 +125,7 @@ def test_each_machine_that_people_have(smi, monkeypatch, gpus, described, preset
     memory = re.search(r"cores, (\d+ GB)", done.stdout)[1]  # GB10's GPU uses the machine's
     found = re.search(r"\nGPU +(.*)\npreset +(\w+):", done.stdout)
     assert described.format(memory=memory) in found[1]
-    assert preset in (found[2], "{any}") and found[2] in presets.PRESETS
+    assert preset in (found[2], "{any}") and found[2] in PRESETS
     said = done.stdout.count("To train on the CPU on purpose")
     assert said == bool(problem) and (problem or "") in done.stdout
     if len(gpus) == 2:

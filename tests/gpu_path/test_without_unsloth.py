@@ -10,7 +10,8 @@ import sys
 from datasets import Dataset
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
+from helpers.settling import settle
 from helpers.runs import Run
 from helpers.training import lessons, policy
 
@@ -33,7 +34,8 @@ print("steps:", trainer.state.global_step, "Unsloth:", "unsloth" in sys.modules)
 TOO_LATE = """
 import stand_in
 import unsloth
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
+from helpers.settling import settle
 from helpers.training import policy
 
 policy.load(settle(PRESETS["pocket"], backend="transformers"))

@@ -99,7 +99,7 @@ def test_a_row_takes_the_modules_that_are_drawn(tmp_path):
 
 
 def test_each_function_that_is_drawn_is_there():
-    assert len(SETTING) == 10
+    assert len(SETTING) == 14
     for module, function in dict.fromkeys(ROW + SETTING):
         text = (HELPERS / module).read_text(encoding="utf-8")
         for name in function.split("."):

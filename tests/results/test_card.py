@@ -17,12 +17,12 @@ from helpers.commands.checks import check_call
 from helpers.data.prompts import example_turns
 from helpers.metrics.signals import Finding
 from helpers.parameters import read_parameters
-from helpers.presets import settings_in, settle
 from helpers.results import card
 from helpers.results.card import read_facts, verdict
 from helpers.results.facts import Facts, portable
 from helpers.results.tables import summary
 from helpers.runs import PIPELINE, Run
+from helpers.settling import settings_in, settle
 
 
 def written(run: Run) -> ModelCard:

@@ -16,10 +16,11 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from helpers.environment import Machine
 from helpers.families import FAMILIES, family_of
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.results import merging
 from helpers.results.merging import largest_difference, prompt_logits
 from helpers.runs import Run, atomic_folder
+from helpers.settling import settle
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
 from helpers.training.base import Base, base_of, base_record

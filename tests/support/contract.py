@@ -46,7 +46,7 @@ LEFT_TO_TRL = {
     "repetition_penalty": 1.0,
     "shuffle_dataset": True,
 }
-# The losses that need another setting beside them; presets.py refuses them without.
+# The losses that need another setting beside them; settling.py refuses them without.
 WITH = {
     "dr_grpo": {"scale_rewards": "none"},
     "cispo": {"epsilon_high": 5.0},

@@ -14,8 +14,9 @@ import pytest
 from helpers import PROJECT
 from helpers.commands.checks import check_call
 from helpers.commands.notebooks import defaults
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.runs import FILES, PIPELINE, Run, runs_folder, written_by
+from helpers.settling import settle
 from helpers.training.base import base_of
 from tools import demo
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
+from helpers.settling import settle
 from helpers.training.base import (
     Base,
     base_in_words,

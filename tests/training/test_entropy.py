@@ -6,8 +6,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
-from helpers.presets import settle
 from helpers.runs import Run
+from helpers.settling import settle
 from helpers.training import lessons
 
 ROWS = load_task("arithmetic/sums", train_size=64, holdout_size=8).train

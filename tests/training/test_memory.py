@@ -13,7 +13,8 @@ from benchmarks.gpu.grpo_step import settings_for
 from helpers import PROJECT
 from helpers.environment import Machine, cpu_has_bf16, this_machine
 from helpers.families import config_of, dense
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
+from helpers.settling import settle
 from helpers.training import memory, model_sizes, policy
 from helpers.training.memory import check, estimate
 

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 from executions import together
 
-from helpers import presets, processes
+from helpers import processes
+from helpers.presets import PRESETS
+from helpers.settling import settle
 
 RIGHT = "<think>2</think><answer>2</answer>"
 # Run by two processes. The first prints the findings of both as one line of JSON.
@@ -119,9 +121,9 @@ def test_a_process_that_has_not_joined_is_alone(monkeypatch):
     ],
 )
 def test_processes_share_the_completions_of_a_step(preset, number, each, monkeypatch):
-    alone = presets.PRESETS[preset]
+    alone = PRESETS[preset]
     monkeypatch.setattr(processes, "count", lambda: number)
-    several = presets.settle(alone)
+    several = settle(alone)
     batch, passes, rounds = each
     assert several.per_device_train_batch_size == batch
     assert several.gradient_accumulation_steps == passes
@@ -131,7 +133,7 @@ def test_processes_share_the_completions_of_a_step(preset, number, each, monkeyp
     assert several.batch.startswith(f"{number} processes × {batch} × {passes} = ")
     # what several processes recorded, one of them goes on with alone
     monkeypatch.setattr(processes, "count", lambda: 1)
-    again = presets.settle(asdict(several))
+    again = settle(asdict(several))
     assert again.completions_per_step == alone.completions_per_step
     assert again.completions_per_round == alone.completions_per_round
 
@@ -141,4 +143,4 @@ def test_a_number_of_processes_that_does_not_divide_a_step_is_refused(number, mo
     monkeypatch.setattr(processes, "count", lambda: number)
     message = f"^{number} processes cannot share the 64 completions of a step"
     with pytest.raises(ValueError, match=message):
-        presets.settle("pocket")
+        settle("pocket")

@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers import PROJECT, presets
+from helpers import PROJECT, settling
 from helpers.commands.notebooks import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.families import FAMILIES
@@ -188,7 +188,7 @@ def test_families_without_vllm_sample_through_transformers(
         assert (family.vllm_from is None) == (kind in signatures["vllm never"]), kind
         assert (family.vllm_from == 8.0) == (kind in signatures["vllm from 8.0"]), kind
     assert signatures["language names"] == policy._LANGUAGE_NAMES
-    monkeypatch.setattr(presets, "vllm_obstacle", lambda machine, load_in_4bit: None)
+    monkeypatch.setattr(settling, "vllm_obstacle", lambda machine, load_in_4bit: None)
     settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path), max_steps=50)
     card = Machine("NVIDIA Card", 24.2, 8.0, 8, 64.0, "3.11.7", "Linux x86_64")
     t4 = replace(card, compute_capability=7.5)
@@ -205,9 +205,9 @@ def test_families_without_vllm_sample_through_transformers(
         (tmp_path / "config.json").write_text(json.dumps(config))
         engine, thinking = "transformers" if left_out else "vllm", None if sees else False
         expected = replace(settings, engine=engine, thinking=thinking)
-        assert presets.settle(settings, machine, sees=sees) == expected
+        assert settling.settle(settings, machine, sees=sees) == expected
         printed = capsys.readouterr().out
         assert bool(printed) == bool(left_out)
         assert not left_out or re.search(left_out, printed)
     # a preset's own model needs neither config.json nor a network
-    assert presets.settle("l4", card).engine == "vllm"
+    assert settling.settle("l4", card).engine == "vllm"

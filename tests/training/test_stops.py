@@ -13,10 +13,11 @@ from trl import GRPOConfig, GRPOTrainer
 
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.results.answering import complete
 from helpers.runs import Run
 from helpers.settings import grpo_keywords
+from helpers.settling import settle
 from helpers.training import lessons, policy, sampling, stops
 
 ROWS = load_task("arithmetic/sums", train_size=64, holdout_size=32)

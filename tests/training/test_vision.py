@@ -5,8 +5,9 @@ import torch
 from transformers import AutoProcessor, TrainerState
 
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
 from helpers.results import looking
+from helpers.settling import settle
 from helpers.training import policy, vision
 
 SETTINGS = settle(

@@ -18,7 +18,8 @@ from trl import SFTConfig, SFTTrainer
 from helpers.commands.checks import check_parameters
 from helpers.data.prompts import chat_prompt
 from helpers.data.tasks import load_task, save
-from helpers.presets import PRESETS, settle
+from helpers.presets import PRESETS
+from helpers.settling import settle
 from helpers.tags import THINK_ANSWER
 from helpers.training import warm
 

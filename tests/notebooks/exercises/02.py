@@ -5,8 +5,8 @@ the cells use.
 import pandas as pd
 from reading import defined
 
-from helpers import presets
 from helpers.laboratory.measures import Lab
+from helpers.settling import settle
 from helpers.tags import TagFormat, completion_text
 
 
@@ -83,7 +83,7 @@ def context(run) -> dict:
     data = run.section("data")
     names = {
         "fmt": TagFormat.parse(data["tags"]),
-        "settings": presets.settle(data["settings"]),
+        "settings": settle(data["settings"]),
         "train": pd.read_parquet(run.require("data/train.parquet")),
         "Lab": Lab,
         "rewards": None,
