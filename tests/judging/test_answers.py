@@ -211,6 +211,13 @@ def test_a_long_text_is_compared_as_it_is(kind):
     assert not compare_answers("1 + A " * 300, "1 + a " * 300, kind=kind).right
 
 
+def test_a_text_is_compared_as_it_is_if_only_one_of_the_two_is_long():
+    long = "Paris" + "." * 1000
+    assert compare_answers("Paris...", "Paris", kind="text").right
+    assert not compare_answers(long, "Paris", kind="text").right
+    assert not compare_answers("Paris", long, kind="text").right
+
+
 # --- The examples in the docstrings of the kinds --------------------------------------------------
 
 
