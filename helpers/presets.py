@@ -60,7 +60,7 @@ _TABLE = (
         save_steps=4,
     ),
     # thinking=False: Qwen3 thinks by default and then needs 1,500 to 2,200 tokens for a question of
-    # GSM8K, so these limits would cut off most completions. The embedded models and the vision
+    # GSM8K, so these limits would cut off most completions. The pocket models and the vision
     # models have no such choice.
     # engine="transformers" below 20 GB: vLLM would leave little memory for training, and recent
     # vLLM may not support a T4 (compute capability 7.5, no bf16).

@@ -19,8 +19,8 @@ from typing import Any, get_args
 from helpers import PROJECT, smollm2
 from helpers.templates import template_options
 
-POCKET_MODEL = "pocket"  # as notebooks and manifests name the embedded model
-# name of an embedded model -> its folder under helpers/pocket/
+POCKET_MODEL = "pocket"  # as notebooks and manifests name the pocket model
+# name of a pocket model -> its folder under helpers/pocket/
 EMBEDDED = {
     POCKET_MODEL: "model",
     "pocket-extraction": "extraction_model",

@@ -124,7 +124,7 @@ def changed(start: Preset, changes: dict) -> tuple[Preset, dict[str, str]]:
     out of their range. Such a change is left out of the settings.
     """
     # 1. A change can take another setting with it. A preset's numbers of rows and its examples
-    # belong to its generated source, not to a file or a data set; and only Unsloth starts vLLM.
+    # belong to its generated source, not to a file or a dataset; and only Unsloth starts vLLM.
     values = {}
     if "source" in changes and not str(changes["source"]).startswith(GENERATED):
         values = {"train_size": None, "holdout_size": None, "examples": None}
