@@ -43,8 +43,8 @@ def settle(
     sees: bool = False,
     **changes,
 ) -> Preset:
-    """Return the settings of a run in this process. Raise one ValueError with a sentence for each
-    reason why they cannot run.
+    """Return the settings of a run in this process. Raise ValueError if they cannot run, with a
+    sentence for each reason.
 
     start: a preset's name, "auto" for the one that fits this machine, or settings, as a `Preset` or
         as a manifest recorded them.
