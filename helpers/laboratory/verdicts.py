@@ -520,13 +520,14 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
 def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
     """Return the likely cause why a user's own reward gives 0 to right answers."""
     missing = _missing_columns(lab, name)
-    if missing:
-        return missing
     if {*lab.results.attacks.index} >= CODE_NAMES:
         return (
             "So attacks with programs say nothing. The program of `answer` may not pass its tests, "
-            f"or another form is read than {' or '.join(map(repr, FORMS))} in the answer block."
-        )
+            "or the reward may read another form than an answer block with "
+            f"{' or '.join(map(repr, FORMS))}. {missing}"
+        ).strip()
+    if missing:
+        return missing
     code = code_of(lab.reward(name))
     if "math_verify" in code and re.search("async def|thread", code, re.I):
         return (
