@@ -100,6 +100,8 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     for name in tools_of(kind):
         try:
             schema_of(getattr(instance, name))
+        except ImportError:
+            raise  # Transformers is missing
         except Exception as error:  # an error of Transformers, or NameError for an annotation
             problems.append(
                 f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "

@@ -57,7 +57,7 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     - `FAR`: a number that is too far from the correct one for any tolerance, or other words.
     - `OPPOSITE`: the negative of `FAR` if the correct answer is a number, else `FAR`.
 
-    If every row has `tests` of programs, the answers are programs.
+    If every row has tests of a program, the answers are programs.
     """
     if are_programs(rows):
         return with_wrong_programs(rows)

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.laboratory import verdicts
-from helpers.laboratory.attack_templates import WRONG, Attack
+from helpers.laboratory.attack_templates import WRONG, Attack, honest
 from helpers.laboratory.attacks import BATTERY, HONEST, with_wrong_answers
 from helpers.laboratory.cases import load_cases, suite_cases
 from helpers.laboratory.groups import (
@@ -39,6 +39,13 @@ from helpers.laboratory.groups import (
     reward_statistics,
 )
 from helpers.laboratory.own_attacks import for_own
+from helpers.laboratory.program_attacks import (
+    CODE_BATTERY,
+    CODE_NAMES,
+    FORMS,
+    are_programs,
+    with_wrong_programs,
+)
 from helpers.laboratory.trial import AttackTrial
 from helpers.laboratory.under_test import (
     HONEST_RIGHT,
@@ -176,6 +183,7 @@ class Lab(RewardsUnderTest):
 
         rows: data with an `answer`. 16 rows spread over the data are attacked.
         length: the longest completion, in words.
+        battery: the attacks. If the rows have tests of programs, CODE_BATTERY is added.
 
         Each attack is compared with its ceiling: an honest wrong answer, or an honest correct
         answer if the attack is the correct answer in another form. `wins` is the share of rows on
@@ -199,7 +207,20 @@ class Lab(RewardsUnderTest):
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
         attacked = with_wrong_answers(records_of(answered.iloc[places]))
 
-        # 2. Take steps of the training run. One is enough unless a reward follows a schedule, which
+        # 2. On programs, try CODE_BATTERY, in the first form in which right programs earn most. It
+        # replaces attacks of the same names, and those with several answers or a part of one: the
+        # last program counts.
+        if are_programs(attacked):
+            attacked = max(
+                (with_wrong_programs(attacked, form) for form in FORMS), key=self._margin
+            )
+            battery = CODE_BATTERY + [
+                attack
+                for attack in battery
+                if attack.name not in CODE_NAMES and not attack.by_chance
+            ]
+
+        # 3. Take steps of the training run. One is enough unless a reward follows a schedule, which
         # may pay only now and then: then take the middle, the end, and a step from each tenth of
         # the run, with ten different last digits.
         steps = {0}
@@ -208,25 +229,25 @@ class Lab(RewardsUnderTest):
             steps |= {tenth * self.max_steps // 10 + tenth for tenth in range(10)}
         steps = sorted(step for step in steps if step < max(1, self.max_steps))
 
-        # 3. Put attacks with the same name into a family.
+        # 4. Put attacks with the same name into a family.
         families = {}
         for attack in [*HONEST, *battery, *for_own(self.functions, attacked, self.tags)]:
             families.setdefault(attack.name, []).append(attack)
 
-        # 4. Score them, and compare them with the honest answers. If scores are luck, so are wins.
+        # 5. Score them, and compare them with the honest answers. If scores are luck, so are wins.
         self.results.unsteady.clear()
         trial = AttackTrial(self, attacked, steps, length, correctness_reward)
         table = trial.run(families).sort_values("total", ascending=False, kind="stable")
         if self.results.unsteady:
             table[["wins", "gain"]] = np.nan
 
-        # 5. Choose the step at which `signal` scores: the one with the largest gap between correct
+        # 6. Choose the step at which `signal` scores: the one with the largest gap between correct
         # and wrong answers, in the mean over the rows.
         gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
         gap_by_step = np.nan_to_num(gaps).mean(axis=1)
         self.step = steps[int(gap_by_step.argmax())]
 
-        # 6. Keep what the verdict and the report read.
+        # 7. Keep what the verdict and the report read.
         self.results.attacks = table
         self.results.columns = [name for name in rows.columns if name != "prompt"]
         self.results.escapes = trial.escapes
@@ -238,6 +259,14 @@ class Lab(RewardsUnderTest):
             (trial.rows[number]["answer"], trial.tolerated[number]) for number in kept
         ]
         return table
+
+    def _margin(self, rows: list[dict]) -> float:
+        """Return how much more the honest right answers of rows earn than the honest wrong ones."""
+        right, wrong = (
+            self.scores([honest(row, self.tags, row[key]) for row in rows], **columns_of(rows))
+            for key in ("answer", WRONG)
+        )
+        return (right["total"] - wrong["total"]).sum()
 
     def signal(
         self, rows: pd.DataFrame, completions: list[list[str]], cut_off: float = 0.0

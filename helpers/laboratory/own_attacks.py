@@ -52,14 +52,14 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
     keys = [text for text in texts if _is_looked_up(text, source)]
 
-    # 2. Choose the attacks. Several answers are no attack if they are programs, because the last
-    # program counts.
-    attacks = [*OWN_BATTERY, *_no_number_attacks(keys)]
+    # 2. Choose the attacks. Numbers, and several answers, are no attacks if the answers are
+    # programs: the last program counts.
+    attacks = [*OWN_BATTERY]
     if "####" in source:
         attacks += HONEST_OF_GSM8K
     if not are_programs(rows):
         marks = [text for text in texts if len(text) <= 20 and not text.isalnum()]
-        attacks += _more_list_attacks(marks + keys)
+        attacks += _no_number_attacks(keys) + _more_list_attacks(marks + keys)
     return attacks + _text_attacks(texts)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.laboratory.cases import TOLERANCE, differences
+from helpers.laboratory.program_attacks import CODE_NAMES, FORMS, IN_PROCESS
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.printing import on_one_line, shorten
 from helpers.rewards.common import code_of, defining_function, is_own
@@ -102,6 +103,11 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
             _add_never_scored(lab, name, verdict)
         else:
             _add_rarely_scored(lab, name, verdict)
+        if IN_PROCESS in [lab.warned[line] for line in lab.warned if line[0] == name]:
+            verdict.stops.append(
+                f"{name} runs programs in its own process, where a program can end the training or "
+                "change every score. Run them apart, with `run_code` of helpers.judging."
+            )
 
     # 2. Rewards that give the same completion different scores: all other numbers may be luck.
     if results.unsteady:
@@ -439,6 +445,12 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
             "It gives partial credit for this, more than for an honest wrong answer. Give every "
             "wrong answer the same score."
         )
+    if is_judge and {*table.index} >= CODE_NAMES:
+        return (
+            "It accepts a program that does not solve the task. Run programs with `run_code` of "
+            "helpers.judging, and compare what they return outside, as `tests_reward` does, on "
+            "tests that the question does not show."
+        )
     if is_judge:
         return (
             "It accepts this as correct. Make it require exactly one answer, and compare the whole "
@@ -498,10 +510,10 @@ def _columns_read(reward: Callable) -> set[str]:
 
 def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
     """Return a sentence on columns that a user's own reward asks for and that the rows do not have;
-    "" if there is none.
+    "" if there is none, or if right answers earn points without them.
     """
     missing = sorted(_columns_read(lab.reward(name)) - {*lab.results.columns, *FROM_TRL})
-    if not missing:
+    if not missing or lab.results.attacks.loc[HONEST_RIGHT, name] > 0:
         return ""
     return f"It asks for {', '.join(missing)}; the columns are {', '.join(lab.results.columns)}."
 
@@ -509,6 +521,12 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
 def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
     """Return the likely cause why a user's own reward gives 0 to correct answers."""
     missing = _missing_columns(lab, name)
+    if {*lab.results.attacks.index} >= CODE_NAMES:
+        return (
+            "So attacks with programs say nothing. The program of `answer` may not pass its tests, "
+            "or the reward may read another form than an answer block with "
+            f"{' or '.join(map(repr, FORMS))}. {missing}"
+        ).strip()
     if missing:
         return missing
     code = code_of(lab.reward(name))
@@ -519,8 +537,9 @@ def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
         )
     if not re.search(rf"answer_of|extract_answer|answer_blocks|{lab.tags.answer}>", code):
         return (
-            f"Its source does not name a tag, but an answer here is {lab.tags.render('…', '42')}: "
-            "read it there, as `answer_of` does, or pass your tags to the laboratory."
+            "Its source, without what it imports, does not name a tag, but an answer here is "
+            f"{lab.tags.render('…', '42')}: read it there, as `answer_of` does, or pass your tags "
+            "to the laboratory."
         )
     return (
         "Columns hold text, and in Python '84' == 84 is false. Use `cases=` to show a completion "

@@ -5,6 +5,7 @@ template.
 import functools
 import json
 import re
+import sys
 from typing import Literal
 
 import pandas as pd
@@ -25,6 +26,12 @@ JUDGED = made("Judged", object, get_reward=sick.Healthy.get_reward)
 @pytest.mark.parametrize("kind", [Guessing, sick.Healthy, functools.partial(Guessing, span=8)])
 def test_nothing_is_said_of_what_trl_can_use(kind):
     assert check_environment(kind) == check_environment(Guarded(kind)) == []
+
+
+def test_a_missing_package_is_no_fault_of_a_tool(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers.utils", None)
+    with pytest.raises(ImportError, match="transformers"):
+        check_environment(Guessing)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ assert passed == [True, True]
 [test] = read_tests([{"stdin": "3 4", "stdout": "7"}])
 assert outcome.output == "7\\n" and test.passes(outcome)
 """
+BEST = """
+assert "please" in best
+"""
 TORCH = ["torch", "trl", "unsloth"]
 
 
@@ -33,14 +36,18 @@ TORCH = ["torch", "trl", "unsloth"]
     ("folder", "blocks", "without", "then"),
     [
         ("judging", slice(None), [*TORCH, "transformers"], TRIED),
-        ("laboratory", slice(0, 1), [*TORCH, "transformers", "pydantic_monty", "httpx"], ""),
-        ("laboratory", slice(1, None), [*TORCH, "pydantic_monty"], ""),
+        ("laboratory", slice(0, 1), [*TORCH, "transformers", "pydantic_monty", "httpx"], BEST),
+        ("laboratory", slice(0, 2), [*TORCH, "transformers", "httpx"], ""),
+        ("laboratory", slice(2, None), [*TORCH, "pydantic_monty"], ""),
     ],
 )
 def test_the_lines_run_with_what_the_page_names(folder, blocks, without, then, tmp_path):
     page = (PROJECT / "helpers" / folder / "README.md").read_text(encoding="utf-8")
     alone = tmp_path / "helpers"
     before_first_heading = page.partition("\n## ")[0]
+    for line in re.findall(r"^    ((?:mkdir|cp) .*)$", before_first_heading, re.MULTILINE):
+        line = line.replace("~/my_project", str(tmp_path))
+        subprocess.run(line, shell=True, cwd=PROJECT / "helpers", check=True)
     named = [folder, *re.findall(r"`([\w/]+(?:/|\.py))`", before_first_heading)]
     for name in named:
         source = PROJECT / "helpers" / name.removeprefix("helpers/")

@@ -14,7 +14,7 @@ WRONG = {
     ],
     "pass_at_8": [
         ("8 * evaluation['baseline']['pass_at_k']['1']['value']", "do not simply add up"),
-        ("evaluation['baseline']['pass_at_k']['1']['value'] ** 8", "all eight samples are right"),
+        ("evaluation['baseline']['pass_at_k']['1']['value'] ** 8", "all eight samples are correct"),
         ("(1 - evaluation['baseline']['pass_at_k']['1']['value']) ** 8", "all eight are wrong"),
         ("1 - evaluation['baseline']['pass_at_k']['1']['value'] ** 8", "at least one wrong"),
         (

@@ -1,0 +1,114 @@
+"""Rewards of a user's own that run programs: unsafe ones are a no go, for the right reason, and sound
+ones a go. `tests/rewards/test_programs.py` has the attacks on our own.
+"""
+
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from helpers.laboratory import own_attacks
+from helpers.laboratory.measures import Lab
+from helpers.rewards.programs import tests_reward
+from helpers.tags import completion_text
+
+# One row as a user has it: the answer is a bare program, and the question shows the first test.
+OWN_ROW = {
+    "question": "Write f(n) that returns n + 2. For example, f(0) == 2.",
+    "answer": "def f(n):\n    return n + 2",
+    "tests": ["assert f(0) == 2", "assert f(3) == 5"],
+}
+
+
+def fenced_answer(text):
+    """The fenced program of an answer block, in this form only; else one that fails."""
+    found = re.fullmatch(r"<think>[^<]*</think><answer>\s*```python\n([^`]*)```\s*</answer>", text)
+    return found[1] if found else "raise ValueError"
+
+
+def bare_answer(text):
+    """The program of an answer block without a fence; else one that fails."""
+    found = re.fullmatch(r"<think>[^<]*</think><answer>([^`]*)</answer>", text)
+    return found[1] if found else "raise ValueError"
+
+
+def in_a_process(program, tests):
+    """Unsafe: a program that leaves with 0 passes."""
+    command = [sys.executable, "-ISc", "\n".join([program, *tests])]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def in_our_process(program, tests):
+    """Unsafe: its `==` is the program's, and the program could patch the trainer."""
+    try:
+        exec("\n".join([program, *tests]), {})
+    except (Exception, SystemExit):
+        return False
+    return True
+
+
+def an_exit_passes(program, tests):
+    """Unsafe: what a program raises decides."""
+    try:
+        exec("\n".join([program, *tests]), {})
+    except SystemExit:
+        return True
+    except Exception:
+        return False
+    return True
+
+
+def compared_outside(program, tests):
+    return tests_reward([program], [tests], share=False, sandbox="monty") == [1.0]
+
+
+def the_first_alone(program, tests):
+    return compared_outside(program, tests[:1])
+
+
+LEAVES = "'it leaves with 0' earns 1.00 .* It accepts a program that does not solve the task. Run"
+LOOP = ["for n in range(2):\n    assert f(n) == n + 2"]  # `read_tests` refuses it
+# how a program is judged and found, where the row's tests are, and the reason against it, if any
+JUDGED = {
+    "process": (in_a_process, fenced_answer, {}, LEAVES),
+    "bare": (in_a_process, bare_answer, {}, LEAVES),
+    "other column": (in_a_process, fenced_answer, {"tests": 2, "checks": OWN_ROW["tests"]}, LEAVES),
+    "unreadable tests": (in_a_process, fenced_answer, {"tests": LOOP}, LEAVES),
+    "exec": (in_our_process, fenced_answer, {}, "^judged_reward runs programs in its own process"),
+    "exec, equal": (in_our_process, fenced_answer, {}, "'equal to everything' earns 1.00"),
+    "exit": (an_exit_passes, fenced_answer, {}, LEAVES),
+    "shown": (the_first_alone, fenced_answer, {}, "'the visible tests written down' earns 1.00"),
+    "no form": (
+        compared_outside,
+        lambda text: "",
+        {},
+        "earns nothing: .* So attacks with programs",
+    ),
+    "sound": (compared_outside, fenced_answer, {}, None),
+    "sound, bare": (compared_outside, bare_answer, {}, None),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot run", "ignore:a program ran in the process")
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_users_own_reward_that_runs_programs_is_attacked_with_programs(name, monkeypatch):
+    monkeypatch.setattr(own_attacks, "code_of", lambda reward: "")  # not the texts of this file
+    judge, program_in, columns, says = JUDGED[name]
+
+    def judged_reward(completions, tests, checks=None, hints=None, **columns):
+        programs = [program_in(completion_text(each)) for each in completions]
+        pairs = zip(programs, checks or tests, strict=True)
+        return [float(judge(program, given)) for program, given in pairs]
+
+    verdict = Lab([judged_reward], [1.0]).examine(pd.DataFrame([OWN_ROW | columns]))
+    assert verdict.go is (says is None), verdict
+    assert says is None or any(re.search(says, stop) for stop in verdict.stops), verdict
+    # right answers earn their point without the other columns that it could read
+    assert ("It asks for" in str(verdict)) is (name == "no form")
+
+
+def test_the_last_right_program_is_no_attack_on_our_reward():
+    rows = pd.DataFrame([OWN_ROW | {"question": "Write f(n) that returns n + 2."}])
+    assert Lab([tests_reward], [1.0]).examine(rows).go
