@@ -1,4 +1,4 @@
-"""What lessons 07 to 11 configure as notebook 03 does, which explains each keyword."""
+"""What lessons 07 and 09 to 11 configure as notebook 03 does, which explains each keyword."""
 
 from helpers.environment import Machine
 from helpers.runs import Run

@@ -75,6 +75,11 @@ OPTIONS = "What is 2 + 2?\nA) 3;\nB) $4$;\nC) A\nAnswer with a letter."
         ],
         ("The answer is B.\nThe answer is A.", "B", "", False),
         ("C) A", "C", "", False),
+        # what looks like labels, and is none
+        ("B) the answer I got is 4", "B", "", True),
+        ("B) 5", "B", "x: 5\ny: 7\nWhich is x?\nA - 7\nB - 5", True),
+        ("A: Goodbye", "A", "A: Hello. B: Goodbye\nWhat comes next?\nA: Goodbye\nB: Hello", True),
+        ("B: Hello", "B", "A: Hello. B: Goodbye. Who says it? A: both B: none", True),
         ("B: A", "B) A", "", True),
     ],
 )

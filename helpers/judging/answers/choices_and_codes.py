@@ -49,7 +49,7 @@ _OPTION = re.compile(
 # The capitals A and I alone are no signs, because they are also words; `answer is A` is one.
 _ANOTHER = re.compile(
     r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b"
-    r"|\b[Aa]nswer\W+(?:is\W+)?[AI]\b"
+    r"|\b[Aa]nswer(?:\s+is\b|\s*:)\W*[AI]\b"
 )
 # The label of an option in a question: A), (A), [A], A., A:, **A.**
 _LABEL = re.compile(r"(?<![\w(\[])[(\[]?([A-Za-z])(?:[)\]]|[.:](?=\**\s))\**\s*")
@@ -66,17 +66,21 @@ def same_choice(given: str, gold: str, question: str = "") -> bool:
     """
     gold_letters, gold_text = split_option(gold)
     # 1. A letter with the text of an option that the question shows must be that option's letter.
-    # The text may then have any words: D) not enough information.
+    # The text may then have any words: D) not enough information. If a label stands twice in the
+    # question, as in a dialogue, nothing is refused for another label's text.
     option = _OPTION.fullmatch(plain_text(given))
     if option and not gold_text:
         _, *parts = _LABEL.split(question)
-        owners = set()
-        for label, shown in zip(parts[::2], parts[1::2], strict=True):
-            if same_text(option["text"], shown.partition("\n")[0].rstrip(" ;|")):
-                owners.add(label.upper())
-        if owners:
-            letter = (option["bracketed"] or option["bare"]).upper()
-            return letter in owners and gold_letters == {letter}
+        labels = [label.upper() for label in parts[::2]]
+        texts = [text.partition("\n")[0].rstrip(" ;|") for text in parts[1::2]]
+        shown = list(zip(labels, texts, strict=True))
+        owners = {label for label, text in shown if same_text(option["text"], text)}
+        letter = (option["bracketed"] or option["bare"]).upper()
+        if letter in owners:
+            return gold_letters == {letter}
+        is_clear = len(set(labels)) == len(labels) and dict(shown).get(letter, "") != ""
+        if owners and is_clear:
+            return False
 
     # 2. Other answers name letters, perhaps with a text.
     letters, text = split_option(given)

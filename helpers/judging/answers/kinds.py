@@ -63,6 +63,7 @@ def compare_answers(
             raise TypeError(f"the answer {answer!r} is neither a text nor a number.")
     given = str(given)
     gold = str(gold)
+    question = question or ""  # None if the row has none
 
     # 2. An identical answer is correct, unless it is empty.
     if given == gold:
@@ -92,7 +93,7 @@ def compare_answers(
 
     # 6. Apply the rules of the kind.
     if kind == "choice":
-        return Comparison(same_choice(given, gold, question or ""))
+        return Comparison(same_choice(given, gold, question))
     if kind == "exact":
         return Comparison(same_code(given, gold))
     if kind == "text":
