@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.laboratory.cases import TOLERANCE, differences
-from helpers.laboratory.program_attacks import CODE_NAMES, FORMS, IN_PROCESS
+from helpers.laboratory.program_attacks import CODE_NAMES, FORMS
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.printing import on_one_line, shorten
 from helpers.rewards.common import code_of, defining_function, is_own
@@ -103,7 +103,7 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
             _add_never_scored(lab, name, verdict)
         else:
             _add_rarely_scored(lab, name, verdict)
-        if IN_PROCESS in [lab.warned[line] for line in lab.warned if line[0] == name]:
+        if name in lab.in_process:
             verdict.stops.append(
                 f"{name} runs programs in its own process, where a program can end the training or "
                 "change every score. Run them apart, with `run_code` of helpers.judging."
