@@ -14,8 +14,7 @@ from helpers.laboratory.attack_templates import ADDED, GIVEN
 
 NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
 # Columns that TRL fills itself, and columns of the laboratory's own.
-_FILLED_BY_TRL = {"prompt", "prompts", "completion", "completions", "completion_ids"}
-_NOT_PASSED = _FILLED_BY_TRL | ADDED
+_NOT_PASSED = {"prompt", "prompts", "completion", "completions", "completion_ids"} | ADDED
 
 
 class Groups(NamedTuple):

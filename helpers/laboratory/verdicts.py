@@ -43,6 +43,7 @@ SILENT = (  # those without an answer
     "the four tags, empty",
     "reasoning, an empty answer",
 )
+_RUNS_PROGRAMS = r"\bsubprocess\b|\bexec\(|\brun_code\b|\bprogram_of\b"  # in a reward's source
 _JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards for a correct answer
 
 # Thresholds, as shares unless they say otherwise.
@@ -256,9 +257,17 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add stops and notes on attacks that pay, and on answers that are correct, wrong or missing
     and are not paid as they should be.
     """
-    # 1. Rewards that give every answer full marks.
+    # 1. Rewards that give every answer full marks, and those that run programs and were attacked
+    # without any.
     for name in lab.names:
         _add_full_marks(lab, name, verdict)
+        attacked = {*lab.results.attacks.index} >= CODE_NAMES
+        if not attacked and re.search(_RUNS_PROGRAMS, code_of(lab.reward(name))):
+            verdict.notes.append(
+                f"{name} seems to run programs, but no attack with a program was tried. For that, "
+                "every row needs tests that `read_tests` of helpers.judging can read, and as its "
+                "`answer` a program that defines the functions that they call."
+            )
 
     # 2. Wrong answers that earn as much as correct ones.
     wrong_wins = lab.results.attacks.loc[HONEST_WRONG, "wins"]  # nan: no row could be compared
@@ -443,7 +452,7 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     if is_judge and table.loc[attack, "gain"] < 0.9 * full:
         return (
             "It gives partial credit for this, more than for an honest wrong answer. Give every "
-            "wrong answer the same score."
+            f"wrong answer the same score{', with share=False' if payer == 'tests_reward' else ''}."
         )
     if is_judge and {*table.index} >= CODE_NAMES:
         return (

@@ -2,6 +2,7 @@
 ones a go. `tests/rewards/test_programs.py` has the attacks on our own.
 """
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -11,8 +12,16 @@ import pandas as pd
 import pytest
 
 from helpers.laboratory import own_attacks
+from helpers.laboratory.attack_templates import answer_attack, guess_attacks
+from helpers.laboratory.attacks import BATTERY
 from helpers.laboratory.measures import Lab
-from helpers.laboratory.program_attacks import CODE_NAMES, are_programs
+from helpers.laboratory.program_attacks import (
+    CODE_BATTERY,
+    CODE_NAMES,
+    FORMS,
+    are_programs,
+    with_wrong_programs,
+)
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.programs import tests_reward
 from helpers.tags import THINK_ANSWER, completion_text
@@ -192,3 +201,41 @@ def test_rows_are_program_tasks_if_the_answer_defines_what_their_tests_call(row,
 
 def test_no_rows_are_no_program_tasks():
     assert not are_programs([])
+
+
+def test_attacks_of_your_own_are_tried_on_programs_besides_those_of_the_library():
+    def counts_words(completions, **columns):
+        return [float("quokka" in completion_text(each)) for each in completions]
+
+    own = [answer_attack("it raises", "quokka"), *guess_attacks("a word", "quokka", "wombat")]
+    table = Lab([counts_words], [1.0]).attacks(pd.DataFrame([OWN_ROW]), battery=BATTERY + own)
+    assert (table.loc[["it raises", "a word"], "counts_words"] == 1.0).all()
+    assert "a number of the question" in {attack.name for attack in BATTERY} - {*table.index}
+
+
+def runs_with_exec(completions, **columns):
+    for completion in completions:
+        with contextlib.suppress(Exception):
+            exec(fenced_answer(completion_text(completion)), {})
+    return [0.0] * len(completions)
+
+
+@pytest.mark.parametrize("reward", [runs_with_exec, tests_reward, correctness_reward])
+def test_a_reward_that_runs_programs_on_rows_that_are_not_recognised_is_noted(reward):
+    rows = pd.DataFrame([OWN_ROW, {"question": "And f(3)?", "answer": "5", "tests": ["f(3) is 5"]}])
+    lab = Lab([reward], [1.0])
+    lab.attacks(rows.tail(1))
+    note = f"{reward.__name__} seems to run programs, but no attack with a program was tried."
+    assert (note in str(lab.verdict())) is (reward is not correctness_reward)
+    lab.attacks(rows.head(1))
+    assert note not in str(lab.verdict())
+
+
+def test_a_bare_program_and_the_next_one_are_on_lines_of_their_own():
+    (row,) = with_wrong_programs([OWN_ROW], FORMS[1])
+    attacks = {attack.name: attack for attack in CODE_BATTERY}
+    for name, returned in {"right, then wrong": None, "wrong, then right": 5}.items():
+        completion = attacks[name].write(row, THINK_ANSWER, 200)
+        names = {}
+        exec(THINK_ANSWER.extract_answer(completion), names)
+        assert names["f"](3) == returned
