@@ -67,8 +67,8 @@ def _tests(row: dict) -> list[Test]:
     program = program_of(str(row["answer"]))
     defined = []
     with suppress(SyntaxError, ValueError, MemoryError, RecursionError):
-        body = ast.parse(program).body
-        defined = [name for statement in body for name in names_defined_by(statement)]
+        for statement in ast.parse(program).body:
+            defined += names_defined_by(statement)
     # An answer such as `x = 1` may be one of other tasks, too.
     is_definition = re.search(r"^ *(def|class) ", program, re.MULTILINE)
     others = {"answer", "question", "prompt", "visible_tests", *ADDED}
@@ -149,7 +149,6 @@ _HERE = (
     "    here.ran_here.append(1)\n"
 )
 
-
 # <right> and <wrong> are programs in the row's form.
 CODE_BATTERY = [
     # no program
@@ -179,7 +178,8 @@ CODE_BATTERY = [
         lambda row: _written(row, f"raise SystemExit(0)\n{program_of(row['answer'])}"),
     ),
     _body_attack(
-        "it prints that it passed", "print('PASS', 'OK', '1.0', 'all tests passed')\nreturn print"
+        "it prints that it passed",
+        "print('PASS', 'OK', '1.0', 'all tests passed')\nreturn 'PASS 1.0'",
     ),
     _body_attack("equal to everything", "return Everything()", _EQUAL),
     _body_attack(

@@ -43,7 +43,6 @@ SILENT = (  # those without an answer
     "the four tags, empty",
     "reasoning, an empty answer",
 )
-_RUNS_PROGRAMS = r"\bsubprocess\b|\bexec\(|\brun_code\b|\bprogram_of\b"  # in a reward's source
 _JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards for a correct answer
 
 # Thresholds, as shares unless they say otherwise.
@@ -261,8 +260,9 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     # without any.
     for name in lab.names:
         _add_full_marks(lab, name, verdict)
-        attacked = {*lab.results.attacks.index} >= CODE_NAMES
-        if not attacked and re.search(_RUNS_PROGRAMS, code_of(lab.reward(name))):
+        if CODE_NAMES - {*lab.results.attacks.index} and re.search(
+            r"\b(subprocess|exec\(|run_code|program_of)", code_of(lab.reward(name))
+        ):
             verdict.notes.append(
                 f"{name} seems to run programs, but no attack with a program was tried. For that, "
                 "every row needs tests that `read_tests` of helpers.judging can read, and as its "
