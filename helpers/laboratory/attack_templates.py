@@ -31,6 +31,9 @@ from helpers.tags import THINK_ANSWER, TagFormat
 WRONG = "a wrong answer"
 FAR = "a wrong answer far off"
 OPPOSITE = "a wrong answer far off on the other side"
+# For rewards: a program's answer in the data, where `answer` has the form of a completion.
+GIVEN = "the answer of the data"
+ADDED = {WRONG, FAR, OPPOSITE, GIVEN}
 
 REASONING = (
     "I read the question again, worked it out one step after the other, and checked the result."

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG
+from helpers.laboratory.attack_templates import ADDED, GIVEN
 
 NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
 # Columns that TRL fills itself, and columns of the laboratory's own.
-_FILLED_BY_TRL = {"prompt", "prompts", "completion", "completions", "completion_ids"}
-_NOT_PASSED = _FILLED_BY_TRL | {WRONG, FAR, OPPOSITE}
+_NOT_PASSED = {"prompt", "prompts", "completion", "completions", "completion_ids"} | ADDED
 
 
 class Groups(NamedTuple):
@@ -59,6 +58,8 @@ def columns_of(rows: list[dict]) -> dict[str, list]:
     for name in names:
         if name not in _NOT_PASSED:
             columns[name] = [row.get(name) for row in rows]
+    if GIVEN in names:
+        columns["answer"] = [row[GIVEN] for row in rows]
     if "prompt" in names:
         columns["prompts"] = [row.get("prompt") for row in rows]
     return columns

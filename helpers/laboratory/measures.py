@@ -183,7 +183,8 @@ class Lab(RewardsUnderTest):
 
         rows: data with an `answer`. 16 rows spread over the data are attacked.
         length: the longest completion, in words.
-        battery: the attacks. If the rows have tests of programs, CODE_BATTERY is added.
+        battery: the attacks. If the rows have tests of programs, CODE_BATTERY is added, and attacks
+            of BATTERY that do not suit programs are left out. Attacks of your own are all tried.
 
         Each attack is compared with its ceiling: an honest wrong answer, or an honest correct
         answer if the attack is the correct answer in another form. `wins` is the share of rows on
@@ -208,16 +209,20 @@ class Lab(RewardsUnderTest):
         attacked = with_wrong_answers(records_of(answered.iloc[places]))
 
         # 2. On programs, try CODE_BATTERY, in the first form in which right programs earn most. It
-        # replaces attacks of the same names, and those with several answers or a part of one: the
-        # last program counts.
+        # replaces attacks of BATTERY with the same names, and those with several answers or a part
+        # of one: the last program counts.
         if are_programs(attacked):
             attacked = max(
                 (with_wrong_programs(attacked, form) for form in FORMS), key=self._margin
             )
-            battery = CODE_BATTERY + [
-                attack
-                for attack in battery
-                if attack.name not in CODE_NAMES and not attack.by_chance
+            battery = [
+                *(attack for attack in CODE_BATTERY if attack not in battery),
+                *(
+                    attack
+                    for attack in battery
+                    if attack not in BATTERY
+                    or (attack.name not in CODE_NAMES and not attack.by_chance)
+                ),
             ]
 
         # 3. Take steps of the training run. One is enough unless a reward follows a schedule, which

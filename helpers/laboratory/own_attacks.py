@@ -14,8 +14,7 @@ from functools import partial
 from itertools import product
 
 from helpers.laboratory.attack_templates import (
-    FAR,
-    OPPOSITE,
+    ADDED,
     REASONING,
     WORDS_AROUND,
     WRONG,
@@ -187,7 +186,7 @@ def _candidate(row: dict, which: int) -> str:
 
 def _words_of_columns(row: dict, tags: TagFormat, length: int) -> str:
     """Return a wrong answer after the words of the row's other columns, such as a hint."""
-    known = {"prompt", "question", "working", "reasoning", "answer", "tests", WRONG, FAR, OPPOSITE}
+    known = {"prompt", "question", "working", "reasoning", "answer", "tests", *ADDED}
     whole_answer = rf"(?<!\w){re.escape(row['answer'])}(?!\w)"  # the 42 of "= 42.", not of 142
     texts = [str(value) for name, value in row.items() if name not in known]
     # a column with the answer in it, such as verl's `extra_info`, is not shown to the policy

@@ -25,6 +25,8 @@ HONEST_WRONG = "honest and wrong"
 # How many completions are judged again, to see whether a reward repeats its scores. Copies of few
 # completions make up this number; of many, more may be judged.
 JUDGED_AGAIN = 64
+# A program of `program_attacks` adds to it if a reward runs it in this process.
+ran_here: list[int] = []
 _TABLE_COLUMNS = ("total", "wins", "gain", "paid_by")  # names a reward cannot have
 
 
@@ -67,6 +69,7 @@ class RewardsUnderTest:
     faults: the completions of your rows that a reward failed to score.
     warned: by reward and line, the last warning of this line, such as a judge's about replies that
         it could not read. The first is shown, too.
+    in_process: the rewards that ran a program of `program_attacks` in this process.
     step: the training step at which `signal` calls the rewards. `attacks` sets it to the step with
         the largest gap between correct and wrong answers.
 
@@ -81,6 +84,7 @@ class RewardsUnderTest:
     results: Results = field(default_factory=Results)
     faults: list[Fault] = field(default_factory=list)
     warned: dict[tuple[str, int], str] = field(default_factory=dict)
+    in_process: set[str] = field(default_factory=set)
     step: int = 0
 
     def __post_init__(self):
@@ -138,11 +142,13 @@ class RewardsUnderTest:
         for name, function in zip(self.names, self.functions, strict=True):
             scores = [None] * len(completions)
             if name not in too_slow:
+                ran_here.clear()
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
                     scores, faults = checked_scores(function, messages, arguments, is_own(function))
                 self.faults += faults
                 self._note_warnings(name, caught)
+                self.in_process |= {name} if ran_here else set()
             columns_of_scores[name] = np.array(scores, dtype=float)  # None becomes nan
 
         # 3. Add the total.

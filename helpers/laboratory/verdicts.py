@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.laboratory.cases import TOLERANCE, differences
-from helpers.laboratory.program_attacks import CODE_NAMES, FORMS, IN_PROCESS
+from helpers.laboratory.program_attacks import CODE_NAMES, FORMS
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.printing import on_one_line, shorten
 from helpers.rewards.common import code_of, defining_function, is_own
@@ -103,7 +103,7 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
             _add_never_scored(lab, name, verdict)
         else:
             _add_rarely_scored(lab, name, verdict)
-        if IN_PROCESS in [lab.warned[line] for line in lab.warned if line[0] == name]:
+        if name in lab.in_process:
             verdict.stops.append(
                 f"{name} runs programs in its own process, where a program can end the training or "
                 "change every score. Run them apart, with `run_code` of helpers.judging."
@@ -256,9 +256,18 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add stops and notes on attacks that pay, and on answers that are correct, wrong or missing
     and are not paid as they should be.
     """
-    # 1. Rewards that give every answer full marks.
+    # 1. Rewards that give every answer full marks, and those that run programs and were attacked
+    # without any.
     for name in lab.names:
         _add_full_marks(lab, name, verdict)
+        if CODE_NAMES - {*lab.results.attacks.index} and re.search(
+            r"\b(subprocess|exec\(|run_code|program_of)", code_of(lab.reward(name))
+        ):
+            verdict.notes.append(
+                f"{name} seems to run programs, but no attack with a program was tried. For that, "
+                "every row needs tests that `read_tests` of helpers.judging can read, and as its "
+                "`answer` a program that defines the functions that they call."
+            )
 
     # 2. Wrong answers that earn as much as correct ones.
     wrong_wins = lab.results.attacks.loc[HONEST_WRONG, "wins"]  # nan: no row could be compared
@@ -443,7 +452,7 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     if is_judge and table.loc[attack, "gain"] < 0.9 * full:
         return (
             "It gives partial credit for this, more than for an honest wrong answer. Give every "
-            "wrong answer the same score."
+            f"wrong answer the same score{', with share=False' if payer == 'tests_reward' else ''}."
         )
     if is_judge and {*table.index} >= CODE_NAMES:
         return (

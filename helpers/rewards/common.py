@@ -81,7 +81,7 @@ def code_of(reward: Callable) -> str:
             decorators = getattr(statement, "decorator_list", [])
             first_line = min(part.lineno for part in [statement, *decorators])
             text = "\n".join(lines[first_line - 1 : statement.end_lineno])
-            for name in _names_defined_by(statement):
+            for name in names_defined_by(statement):
                 texts_by_name.setdefault(name, []).append(text)
 
     # 2. Begin with the reward's own names: those of the file's variables that hold it, and that of
@@ -101,7 +101,7 @@ def code_of(reward: Callable) -> str:
     return "\n".join(used) or source
 
 
-def _names_defined_by(statement: ast.stmt) -> list[str]:
+def names_defined_by(statement: ast.stmt) -> list[str]:
     """Return the names that a statement defines: one for a function or a class, several for an
     assignment, an import, or definitions below `if` or `try`.
     """

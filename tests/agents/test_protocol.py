@@ -34,6 +34,18 @@ def test_a_missing_package_is_no_fault_of_a_tool(monkeypatch):
         check_environment(Guessing)
 
 
+def test_an_import_that_fails_in_a_tool_is_that_tools_problem():
+    def say(self, text: "__import__('no_such_package').Text") -> str:
+        """Say something.
+
+        Args:
+            text: The words.
+        """
+
+    (said,) = check_environment(made("Importing", JUDGED, reset=sick.Healthy.reset, say=say))
+    assert said.startswith("tool `say`: No module named 'no_such_package'.")
+
+
 @pytest.mark.parametrize(
     ("kind", "says"),
     [

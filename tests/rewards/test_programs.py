@@ -408,11 +408,14 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     rows = pd.DataFrame(
         [truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}]
     )
-    guess = "it prints that it passed"  # and returns True
+    guess = "always true"
     for share, earned, wins in ((True, pytest.approx(2 / 3), 1.0), (False, 0.0, 0.0)):
         guessing = Lab([partial(tests_reward, share=share)], [1.0])
         table = guessing.attacks(rows, battery=[one for one in CODE_BATTERY if one.name == guess])
         assert table.loc[guess, ["tests_reward", "wins"]].tolist() == [earned, wins]
+        assert not table.loc["it prints that it passed", "wins"]
+        assert guessing.verdict().go is not share
+        assert ("the same score, with share=False." in str(guessing.verdict())) is share
 
 
 # --- What programs did, for a reader --------------------------------------------------------------
