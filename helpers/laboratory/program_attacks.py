@@ -76,7 +76,9 @@ def _tests(row: dict) -> list[Test]:
         with suppress(ValueError, MemoryError, RecursionError):
             tests = read_tests(row.get(column), row.get("entry_point"))
             names = defined if column == "tests" or is_definition else []
-            if any(test.call in (None, *names) for test in tests):  # None: a script
+            if "print" in program or "write" in program:  # None: a script, which has an output
+                names = [*names, None]
+            if any(test.call in names for test in tests):
                 return tests
     return [Test(name) for name in defined] if "assert " in str(row.get("tests")) else []
 
@@ -86,13 +88,13 @@ def _tests(row: dict) -> list[Test]:
 
 def _program(row: dict, body: str) -> str:
     """Return a program that gives every function that the tests call this body. For tests of a
-    script, it defines a function and calls it. The body `None` does nothing.
+    script, it defines a function and prints what it returns. The body `None` does nothing.
     """
     names = dict.fromkeys(test.call or "main" for test in _tests(row))  # each once
     indented = body.replace("\n", "\n    ")
     parts = [f"def {name}(*given):\n    {indented}" for name in names]
     if "main" in names:
-        parts.append("main()")
+        parts.append("print(main())")
     return "\n\n".join(parts)
 
 

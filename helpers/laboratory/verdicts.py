@@ -260,9 +260,15 @@ def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     # without any.
     for name in lab.names:
         _add_full_marks(lab, name, verdict)
-        if CODE_NAMES - {*lab.results.attacks.index} and re.search(
-            r"\b(subprocess|exec\(|run_code|program_of)", code_of(lab.reward(name))
-        ):
+        code = code_of(lab.reward(name))
+        if {*lab.results.attacks.index} >= CODE_NAMES:
+            # The attacks leave a mark in this process unless the reward keeps them from importing.
+            if re.search(r"\bexec\(", code) and name not in lab.in_process:
+                verdict.notes.append(
+                    f"{name} calls exec, which runs a program in the training's process, where it "
+                    "can end the training or change its score: use `run_code` of helpers.judging."
+                )
+        elif re.search(r"\b(subprocess|exec\(|run_code|program_of)", code):
             verdict.notes.append(
                 f"{name} seems to run programs, but no attack with a program was tried. For that, "
                 "every row needs tests that `read_tests` of helpers.judging can read, and as its "

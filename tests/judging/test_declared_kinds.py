@@ -76,6 +76,12 @@ OPTIONS = "What is 2 + 2?\nA) 3;\nB) $4$;\nC) A\nAnswer with a letter."
         ("The answer is B.\nThe answer is A.", "B", "", False),
         ("C) A", "C", "", False),
         # what looks like labels, and is none
+        ("A) 2(x + y)", "A", "Simplify.\nA) 2(x + y)\nB) 3(x + y)", True),
+        ("A. Vitamin C.", "A", "Which?\nA. Vitamin C.\nB. Vitamin D.\nC. Vitamin K.", True),
+        ("D) Both (A) and (B)", "D", "A) x1\nB) y2\nC) z3\nD) Both (A) and (B)", True),
+        ("D. Both A and B.", "D", "A. cats.\nB. dogs.\nC. cows.\nD. Both A and B.\n", True),
+        ("B) 3", "B", "Open 9 a.m. to 5 p.m. on both days. 2 + 2? A) 3 B) 4", False),
+        ("B) Rome", "B", "In the U.S. and the U.S. Army?\nA) Rome\nB) Oslo", False),
         ("B) the answer I got is 4", "B", "", True),
         ("B) 5", "B", "x: 5\ny: 7\nWhich is x?\nA - 7\nB - 5", True),
         ("A: Goodbye", "A", "A: Hello. B: Goodbye\nWhat comes next?\nA: Goodbye\nB: Hello", True),

@@ -183,6 +183,8 @@ SCRIPT = [{"stdin": "1", "stdout": "2"}]
         ({"answer": "print(int(input()) + 1)", "checks": SCRIPT}, True),
         ({"answer": "class f:\n    pass", "tests": "for n in (1, 2): assert f(n)"}, True),
         ({"question": "What is f(3)?", "answer": "5", "tests": ASSERTS}, False),
+        ({"question": "It prints?", "answer": "42", "io": [{"stdin": "", "stdout": "42"}]}, False),
+        ({"question": "Name it.", "answer": "5", "partition": "{{1, 2}, {3}}"}, False),
         ({"answer": '["assert f(3) == 5"]', "visible": '["assert f(2) == 4"]'}, False),
         ({"answer": "def g(): pass", "context": "They assert that it holds"}, False),
         ({"answer": "def g(): pass", "checks": "for n in (1, 2): assert f(n)"}, False),
@@ -231,6 +233,23 @@ def test_a_reward_that_runs_programs_on_rows_that_are_not_recognised_is_noted(re
     assert note not in str(lab.verdict())
 
 
+def test_a_reward_that_keeps_programs_from_importing_and_runs_them_itself_is_noted():
+    def without_imports(completions, **columns):
+        scores = []
+        for completion in completions:
+            names = {"__builtins__": {}}
+            with contextlib.suppress(Exception):
+                exec(fenced_answer(completion_text(completion)), names)
+            passes = "f" in names and (names["f"](0), names["f"](3)) == (2, 5)
+            scores.append(float(passes))
+        return scores
+
+    lab = Lab([without_imports], [1.0])
+    lab.attacks(pd.DataFrame([OWN_ROW]))
+    assert not lab.in_process
+    assert "without_imports calls exec" in str(lab.verdict())
+
+
 def test_a_bare_program_and_the_next_one_are_on_lines_of_their_own():
     (row,) = with_wrong_programs([OWN_ROW], FORMS[1])
     attacks = {attack.name: attack for attack in CODE_BATTERY}
@@ -239,3 +258,12 @@ def test_a_bare_program_and_the_next_one_are_on_lines_of_their_own():
         names = {}
         exec(THINK_ANSWER.extract_answer(completion), names)
         assert names["f"](3) == returned
+
+
+def test_a_script_that_is_followed_by_a_wrong_one_prints_what_both_print(capsys):
+    script = {"question": "n + 1?", "answer": "print(1 + 1)", "tests": SCRIPT}
+    (row,) = with_wrong_programs([script], FORMS[1])
+    attacks = {attack.name: attack for attack in CODE_BATTERY}
+    completion = attacks["right, then wrong"].write(row, THINK_ANSWER, 200)
+    exec(THINK_ANSWER.extract_answer(completion), {})
+    assert capsys.readouterr().out == "2\nNone\n"

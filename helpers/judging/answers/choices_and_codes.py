@@ -53,6 +53,8 @@ _ANOTHER = re.compile(
 )
 # The label of an option in a question: A), (A), [A], A., A:, **A.**
 _LABEL = re.compile(r"(?<![\w(\[])[(\[]?([A-Za-z])(?:[)\]]|[.:](?=\**\s))\**\s*")
+# The same at the beginning of a line, perhaps as an item of a list.
+_LINE_LABEL = re.compile(rf"^[ \t>*-]*{_LABEL.pattern}", re.MULTILINE)
 
 
 def same_choice(given: str, gold: str, question: str = "") -> bool:
@@ -66,11 +68,13 @@ def same_choice(given: str, gold: str, question: str = "") -> bool:
     """
     gold_letters, gold_text = split_option(gold)
     # 1. A letter with the text of an option that the question shows must be that option's letter.
-    # The text may then have any words: D) not enough information. If a label stands twice in the
-    # question, as in a dialogue, nothing is refused for another label's text.
+    # The text may then have any words: D) not enough information. If one of the two labels stands
+    # twice in the question, as in a dialogue, nothing is refused for another label's text.
     option = _OPTION.fullmatch(plain_text(given))
     if option and not gold_text:
-        _, *parts = _LABEL.split(question)
+        # Where options begin lines, what looks like a label within a line is a part of a text.
+        in_lines = len(_LINE_LABEL.findall(question)) > 1
+        _, *parts = (_LINE_LABEL if in_lines else _LABEL).split(question)
         labels = [label.upper() for label in parts[::2]]
         texts = [text.partition("\n")[0].rstrip(" ;|") for text in parts[1::2]]
         shown = list(zip(labels, texts, strict=True))
@@ -78,8 +82,8 @@ def same_choice(given: str, gold: str, question: str = "") -> bool:
         letter = (option["bracketed"] or option["bare"]).upper()
         if letter in owners:
             return gold_letters == {letter}
-        is_clear = len(set(labels)) == len(labels) and dict(shown).get(letter, "") != ""
-        if owners and is_clear:
+        is_clear = all(labels.count(label) == 1 for label in {letter, *owners})
+        if owners and is_clear and dict(shown)[letter]:
             return False
 
     # 2. Other answers name letters, perhaps with a text.

@@ -112,7 +112,7 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     # 1. Parse JSON, or a list as Python prints it, which a CSV file may have.
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         for parse in (json.loads, ast.literal_eval):
-            with contextlib.suppress(ValueError, SyntaxError):
+            with contextlib.suppress(ValueError, SyntaxError, TypeError):  # TypeError: {{1}}
                 tests = parse(tests)
                 break
     tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
