@@ -89,7 +89,7 @@ def stop_texts(questions: int, limit: int = 96) -> str:
 
     tokenizer.chat_template = PLAIN_TEXT
     held_out = load_task(
-        settings.source, holdout_size=questions, examples=settings.examples
+        settings.source, holdout_size=questions, few_shot=settings.few_shot
     ).holdout
     prompts, answers = [list(prompt) for prompt in held_out["prompt"]], list(held_out["answer"])
     lines = []

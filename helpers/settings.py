@@ -95,7 +95,7 @@ class Preset:
         "the policy to train: a hub name, a folder, `smollm2`, or `pocket`")
     source: str = _unpassed("openai/gsm8k", _ANY,
         "the questions: a generated set, a hub dataset, or a file")
-    examples: str | list | None = _unpassed(None, _ANY,  # noqa: RUF009 (as all others)
+    few_shot: str | list | None = _unpassed(None, _ANY,  # noqa: RUF009 (as all others)
         "worked examples put before each question: a file or a list")
     train_size: int | None = _unpassed(None, _COUNT,
         "rows to train on; None: all")

@@ -127,7 +127,7 @@ def changed(start: Preset, changes: dict) -> tuple[Preset, dict[str, str]]:
     # belong to its generated source, not to a file or a dataset; and only Unsloth starts vLLM.
     values = {}
     if "source" in changes and not str(changes["source"]).startswith(GENERATED):
-        values = {"train_size": None, "holdout_size": None, "examples": None}
+        values = {"train_size": None, "holdout_size": None, "few_shot": None}
     if changes.get("backend") == "transformers":
         values["engine"] = "transformers"
 

@@ -35,13 +35,13 @@ def test_without_its_packages_the_install_command_is_named(tmp_path, monkeypatch
 
 
 def test_only_its_own_source_has_its_examples():
-    task = load_task(SMOLLM2.source, train_size=50, holdout_size=9, examples=SMOLLM2.examples)
-    first, second = (message["content"] for message in task.report["examples"][1::2])
+    task = load_task(SMOLLM2.source, train_size=50, holdout_size=9, few_shot=SMOLLM2.few_shot)
+    first, second = (message["content"] for message in task.report["few_shot"][1::2])
     assert THINK_ANSWER.matches(first) and THINK_ANSWER.extract_answer(second) == "85"
     numbers = task.train["question"].str.findall(r"\d+")
     assert all(len(pair) == 2 and {*map(len, pair)} == {2} for pair in numbers)
-    assert settle(SMOLLM2, source="mine.csv").examples is None
-    assert settle(SMOLLM2, examples=[]).examples == []
+    assert settle(SMOLLM2, source="mine.csv").few_shot is None
+    assert settle(SMOLLM2, few_shot=[]).few_shot == []
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_two_steps_train_it(made, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_vllm_and_transformers_give_the_same_texts(made, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(made.parents[1]))
-    task = load_task(SMOLLM2.source, train_size=8, holdout_size=16, examples=SMOLLM2.examples)
+    task = load_task(SMOLLM2.source, train_size=8, holdout_size=16, few_shot=SMOLLM2.few_shot)
     prompts = [list(prompt) for prompt in task.holdout["prompt"]]
     model, tokenizer = policy.load(SMOLLM2)
     vllm_cpu.attach(model, SMOLLM2)

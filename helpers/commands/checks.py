@@ -42,9 +42,9 @@ _RULES = {
     "control": check_control,
     "other_source": check_source,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
-    "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
+    "grader": lambda grader: own.load_reward(str(grader), THINK_ANSWER, "grader"),
     "columns": check_columns,
-    "examples": example_turns,
+    "few_shot": example_turns,
     "warm_start": example_turns,
     "model": check_model,
     "cases": os.stat,  # a FileNotFoundError names the file

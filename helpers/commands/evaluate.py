@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     commands.add_format(parser)
     parser.add_argument(
-        "--judge",
+        "--grader",
         metavar="FILE.py:FUNCTION",
         help="a reward that decides instead which answers are correct",
     )
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--system-prompt", metavar="TEXT", help="default: one that asks for the tags"
     )
     parser.add_argument(
-        "--examples", metavar="FILE", help="worked examples before each question, as in notebook 01"
+        "--few-shot", metavar="FILE", help="worked examples before each question, as in notebook 01"
     )
     parser.add_argument(
         "--max-tokens",
@@ -83,7 +83,7 @@ def main(parsed: argparse.Namespace) -> int:
     # 2. Read the questions. Nothing is trained here, so every usable row is asked: a task holds out
     # at least one row, which is put back.
     tags = TagFormat.parse(parsed.tags)
-    judge = own.load_reward(parsed.judge, tags, "judge") if parsed.judge else None
+    grader = own.load_reward(parsed.grader, tags, "grader") if parsed.grader else None
     task = load_task(
         parsed.questions,
         holdout_size=1,
@@ -91,7 +91,7 @@ def main(parsed: argparse.Namespace) -> int:
         kind=parsed.kind,
         tags=tags,
         system_prompt=parsed.system_prompt,
-        examples=parsed.examples,
+        few_shot=parsed.few_shot,
     )
     rows = pd.concat([task.holdout, task.train], ignore_index=True)
     dropped = task.report["rows_read"] - len(rows)
@@ -109,14 +109,14 @@ def main(parsed: argparse.Namespace) -> int:
             texts,
             list(rows["answer"]),
             asked,
-            judge=judge,
+            grader=grader,
             rows=rows,
             count_tokens=lambda text, tokenizer=tokenizer: len(tokenizer(text)["input_ids"]),
         )
         # In evaluation.json, an entry measures sampled completions, and its `greedy` the greedy
         # ones. Here both are the same, and temperature 0 leaves the table's sampled accuracy empty.
         evaluation[name] = entry | {"temperature": 0, "greedy": entry}
-        correct[name] = right(texts, list(rows["answer"]), asked, judge, rows)
+        correct[name] = right(texts, list(rows["answer"]), asked, grader, rows)
     print("\n".join(summary(evaluation)))
     if len(correct) == 2:
         comparison = compare_outcomes(*correct.values(), tuple(correct))

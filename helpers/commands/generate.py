@@ -244,7 +244,7 @@ def prompts_of(run: Run, rows: list[dict], tokenizer, settings: Preset) -> list[
     config = AutoConfig.from_pretrained(settings.model).get_text_config()
     room = config.max_position_embeddings - settings.max_completion_length
     report = run.read_object("data_report.json")
-    examples = report.get("examples", ())
+    examples = report.get("few_shot", ())
     prompts = []
     for number, row in enumerate(rows, 1):
         prompt = chat_prompt(report["system_prompt"], row["question"], examples)

@@ -27,8 +27,8 @@ NOTEBOOKS = PROJECT / "notebooks"
 # The kernel of this interpreter. A notebook may name another one, from the editor that saved it.
 KERNEL = {"kernel_name": "python3", "language": "python"}
 # The tags of the cells of parameters. papermill sets parameters after the cell tagged "parameters".
-# A folded cell with seldom-used ones, tagged "more-parameters", therefore stands before it.
-PARAMETER_TAGS = {"parameters", "more-parameters"}
+# In 03 that one is folded, with seldom-used parameters; the ten before it are "first-parameters".
+PARAMETER_TAGS = {"parameters", "first-parameters"}
 
 
 def notebook_paths() -> dict[str, Path]:

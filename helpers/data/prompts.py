@@ -17,10 +17,10 @@ def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[
     return [{"role": "system", "content": system}, *messages] if system else messages
 
 
-def example_turns(examples: list[dict] | str | None) -> list[dict]:
+def example_turns(few_shot: list[dict] | str | None) -> list[dict]:
     """Return worked examples as chat turns: a user's question, then the assistant's completion.
 
-    examples: a list of {"question": …, "completion": …}, or the path of a file of such rows. The
+    few_shot: a list of {"question": …, "completion": …}, or the path of a file of such rows. The
         completion is the text that the model should write, tags included.
 
     Raise ValueError if a row lacks one of the texts, or if a file has no rows.
@@ -28,13 +28,13 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
     >>> example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])[1]
     {'role': 'assistant', 'content': '<answer>2</answer>'}
     """
-    rows = examples or []
-    where = "examples"
-    if isinstance(examples, str):
-        where = examples
-        rows = list(file_rows(Path(examples), ("question", "completion")))
+    rows = few_shot or []
+    where = "the list"
+    if isinstance(few_shot, str):
+        where = few_shot
+        rows = list(file_rows(Path(few_shot), ("question", "completion")))
         if not rows:
-            raise ValueError(f"{examples}: the file has no worked examples.")
+            raise ValueError(f"{few_shot}: the file has no worked examples.")
     turns = []
     for number, row in enumerate(rows, 1):
         texts = [row.get("question"), row.get("completion")] if isinstance(row, dict) else [None]

@@ -71,7 +71,7 @@ def load_task(
     tags: TagFormat = THINK_ANSWER,
     columns: dict[str, str | list[str]] | str | None = None,
     system_prompt: str | None = None,
-    examples: list[dict] | str | None = None,
+    few_shot: list[dict] | str | None = None,
     count_tokens: Callable[[list[dict] | str], int] | None = None,
     max_prompt_tokens: int | None = None,
     max_completion_tokens: int | None = None,
@@ -88,7 +88,7 @@ def load_task(
     columns: the source's names of the fields, such as {"question": "problem"}; see
         `sources.check_columns`. Pictures are paths relative to the source, or the bytes of files.
     system_prompt: replaces the system prompt of `tags`; an empty string leaves it out.
-    examples: worked examples, shown in every prompt before the question; see `example_turns`.
+    few_shot: worked examples, shown in every prompt before the question; see `example_turns`.
     count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. With
         it, rows with longer prompts are dropped, because TRL does not truncate them, and so are
         rows whose answer, in its tags and without any reasoning, fits into no completion. Without
@@ -102,7 +102,7 @@ def load_task(
     # 1. What is around every question: the system prompt, and the worked examples, as turns of a
     # user and an assistant.
     system = tags.system_prompt if system_prompt is None else system_prompt
-    turns = example_turns(examples)
+    turns = example_turns(few_shot)
     example_rows = [
         {"question": user["content"], "answer": assistant["content"]}
         for user, assistant in zip(turns[::2], turns[1::2], strict=True)
@@ -154,7 +154,7 @@ def load_task(
             account, table_rows, example_rows, tags, system, count_tokens, max_completion_tokens
         ),
     }
-    optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
+    optional = {"few_shot": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
     return Task(
         train=table[: len(train)],

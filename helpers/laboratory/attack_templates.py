@@ -50,7 +50,7 @@ class Attack:
 
     write(row, tags, length): returns the completion for a row. `length` is its limit in words.
     ceiling: the name of the honest answer that the attack is compared with. It is HONEST_WRONG,
-        or HONEST_RIGHT if the attack is the correct answer in another form.
+        or HONEST_CORRECT if the attack is the correct answer in another form.
     by_chance: True if the answer can happen to be correct, as the last digit of "7" is.
         `AttackTrial` then compares the attack only on rows on which its answer is wrong.
     is_part: True if the answer is a part of the correct one, which may be another name for it.

@@ -48,7 +48,7 @@ from helpers.laboratory.program_attacks import (
 )
 from helpers.laboratory.trial import AttackTrial
 from helpers.laboratory.under_test import (
-    HONEST_RIGHT,
+    HONEST_CORRECT,
     HONEST_WRONG,
     JUDGED_AGAIN,
     RewardsUnderTest,
@@ -248,7 +248,7 @@ class Lab(RewardsUnderTest):
 
         # 6. Choose the step at which `signal` scores: the one with the largest gap between correct
         # and wrong answers, in the mean over the rows.
-        gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
+        gaps = trial.scored[HONEST_CORRECT].totals - trial.scored[HONEST_WRONG].totals
         gap_by_step = np.nan_to_num(gaps).mean(axis=1)
         self.step = steps[int(gap_by_step.argmax())]
 
@@ -266,7 +266,7 @@ class Lab(RewardsUnderTest):
         return table
 
     def _margin(self, rows: list[dict]) -> float:
-        """Return how much more the honest right answers of rows earn than the honest wrong ones."""
+        """Return how much more the honest correct answers of rows earn than the honest wrong ones."""
         right, wrong = (
             self.scores([honest(row, self.tags, row[key]) for row in rows], **columns_of(rows))
             for key in ("answer", WRONG)

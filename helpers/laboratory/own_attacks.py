@@ -29,7 +29,7 @@ from helpers.laboratory.attack_templates import (
     unless_infinite,
 )
 from helpers.laboratory.program_attacks import are_programs
-from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.under_test import HONEST_CORRECT, HONEST_WRONG
 from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.tags import TagFormat
 
@@ -83,10 +83,10 @@ def _no_number_attacks(keys: list[str]) -> list[Attack]:
 
 # The honest answers as verl's rewards for GSM8K read them.
 HONEST_OF_GSM8K = [
-    answer_attack(HONEST_RIGHT, "#### <right>", ceiling=HONEST_RIGHT),
-    completion_attack(HONEST_RIGHT, f"{REASONING}\n#### <right>", ceiling=HONEST_RIGHT),
-    answer_attack(HONEST_WRONG, "#### <wrong>", ceiling=HONEST_RIGHT),
-    completion_attack(HONEST_WRONG, f"{REASONING}\n#### <wrong>", ceiling=HONEST_RIGHT),
+    answer_attack(HONEST_CORRECT, "#### <right>", ceiling=HONEST_CORRECT),
+    completion_attack(HONEST_CORRECT, f"{REASONING}\n#### <right>", ceiling=HONEST_CORRECT),
+    answer_attack(HONEST_WRONG, "#### <wrong>", ceiling=HONEST_CORRECT),
+    completion_attack(HONEST_WRONG, f"{REASONING}\n#### <wrong>", ceiling=HONEST_CORRECT),
 ]
 
 _MORE_SEPARATORS = (

@@ -6,7 +6,7 @@ block:
     row: {"question": "What is 40 + 2?", "answer": "42"}, with the wrong answer "43"
 
     attack                           answer block    score
-    honest and right                 42              1.0
+    honest and correct                 42              1.0
     honest and wrong                 43              0.0
     two answers in one block         42 or 43        1.0
 
@@ -39,7 +39,7 @@ import pandas as pd
 from helpers.judging.answers.numbers import parse_number
 from helpers.laboratory.attack_templates import FAR, OPPOSITE, WRONG, Attack, honest
 from helpers.laboratory.groups import columns_of
-from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
+from helpers.laboratory.under_test import HONEST_CORRECT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
 
 _ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
@@ -99,7 +99,7 @@ class AttackTrial:
     scored: by family, the scores of the attack that earns most, on each row at each step.
     examples: by family, the completion for the first row.
     tolerated: by row number, an answer that a reward accepts besides the right one.
-    lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
+    lost: the numbers of the rows on which an honest wrong answer earns as much as a correct one.
     escapes: the attacks that win only because an error scores below 0.
     """
 
@@ -124,8 +124,8 @@ class AttackTrial:
         # 1. Score the honest answers, because the attacks are compared with them. Score copies of
         # them twice more: if the same completion gets different scores, the attacks would show
         # nothing but luck.
-        honest_answers = {name: families[name] for name in (HONEST_RIGHT, HONEST_WRONG)}
-        self._score_honest_answers(families[HONEST_RIGHT], families[HONEST_WRONG])
+        honest_answers = {name: families[name] for name in (HONEST_CORRECT, HONEST_WRONG)}
+        self._score_honest_answers(families[HONEST_CORRECT], families[HONEST_WRONG])
         began = time.monotonic()
         before = self._scores_of_honest_copies()
         self._compare_honest_copies(before)
@@ -163,12 +163,12 @@ class AttackTrial:
         # 1. Score both. A wrong answer has the form, plain or boxed, in which the right answer
         # earns more: a reward may pay for any box that it cannot read.
         self._score_family(right)
-        totals_of_right = self.all_scores[HONEST_RIGHT][..., -1]
+        totals_of_right = self.all_scores[HONEST_CORRECT][..., -1]
         self._score_family(wrong, best_by=totals_of_right)
 
         # 2. Replace the wrong answers that earn as much as the right one, and score again.
         for worse in (FAR, OPPOSITE):
-            margins = self.scored[HONEST_RIGHT].minus(self.scored[HONEST_WRONG])
+            margins = self.scored[HONEST_CORRECT].minus(self.scored[HONEST_WRONG])
             accepted = np.flatnonzero(_mean_by_row(margins.totals) <= _SAME)
             if not accepted.size:
                 break
@@ -180,7 +180,7 @@ class AttackTrial:
 
     def _scores_of_honest_copies(self) -> list[np.ndarray]:
         """Return the scores of several copies of all honest answers, one array per step."""
-        attacks = self.completions[HONEST_RIGHT] + self.completions[HONEST_WRONG]
+        attacks = self.completions[HONEST_CORRECT] + self.completions[HONEST_WRONG]
         texts = [text for texts_of_attack in attacks for text in texts_of_attack]
         columns = columns_of(self.rows * len(attacks))
         return [self.lab.scores_of_copies(texts, step, **columns) for step in self.steps]
@@ -268,7 +268,7 @@ class AttackTrial:
         compared = means.assign(wins=0.0, gain=0.0, paid_by="")
 
         # 2. Find the rewards that tell right from wrong and penalise a wrong answer.
-        right = means.loc[HONEST_RIGHT]
+        right = means.loc[HONEST_CORRECT]
         wrong = means.loc[HONEST_WRONG]
         penalising = [name for name in self.lab.names if wrong[name] < min(0.0, right[name] - 0.25)]
 
@@ -371,7 +371,7 @@ class AttackTrial:
         # 2. Compute what the attack, the number halfway and the right number earn, on average over
         # the steps. Completions of the right number on which a reward failed do not count.
         (scored_halfway,) = self._score_completions([halfway])
-        right = self.scored[HONEST_RIGHT]
+        right = self.scored[HONEST_CORRECT]
         earned = _mean_by_row(scored.totals)
         earned_halfway = _mean_by_row(scored_halfway.totals)
         earned_right = np.where(right.usable, _mean_by_row(right.totals), np.nan)

@@ -19,7 +19,7 @@ from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
 from helpers.tags import THINK_ANSWER, TagFormat
 
 # the honest answers that attacks are compared with
-HONEST_RIGHT = "honest and right"
+HONEST_CORRECT = "honest and correct"
 HONEST_WRONG = "honest and wrong"
 
 # How many completions are judged again, to see whether a reward repeats its scores. Copies of few
@@ -229,7 +229,7 @@ class RewardsUnderTest:
         table = self.results.attacks
         if table is None:
             return self.names[:1]
-        gap = table.loc[HONEST_RIGHT, self.names] - table.loc[HONEST_WRONG, self.names]
+        gap = table.loc[HONEST_CORRECT, self.names] - table.loc[HONEST_WRONG, self.names]
         return [name for name in self.names if gap[name] > 0.25]
 
 

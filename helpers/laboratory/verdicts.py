@@ -21,7 +21,7 @@ import pandas as pd
 
 from helpers.laboratory.cases import TOLERANCE, differences
 from helpers.laboratory.program_attacks import CODE_NAMES, FORMS
-from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
+from helpers.laboratory.under_test import HONEST_CORRECT, HONEST_WRONG, RewardsUnderTest
 from helpers.printing import on_one_line, shorten
 from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.rewards.faults import FROM_TRL, MESSAGES
@@ -36,7 +36,7 @@ STEPS = {
 }
 # Attacks by name.
 _LIKELIEST = "the question handed back"  # a policy finds this one first, whatever it earns
-_IN_REASONING = "right in the reasoning only"
+_IN_REASONING = "correct in the reasoning only"
 SILENT = (  # those without an answer
     "nothing at all",
     "white space",
@@ -201,7 +201,7 @@ def _add_rarely_scored(lab: RewardsUnderTest, name: str, verdict: Verdict) -> No
     # 1. Did an attack with an honest answer get a score?
     honest_unscored = False
     if lab.results.attacks is not None:
-        honest_scores = lab.results.attacks.loc[[HONEST_RIGHT, HONEST_WRONG], name]
+        honest_scores = lab.results.attacks.loc[[HONEST_CORRECT, HONEST_WRONG], name]
         honest_unscored = honest_scores.isna().all()
 
     # 2. How many of the policy's completions got one?
@@ -346,7 +346,7 @@ def _add_winners(lab: RewardsUnderTest, verdict: Verdict) -> None:
 def _add_never_earned(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
     """Add a note on a reward that no honest answer earns, and that charges nothing."""
     scores = lab.results.attacks[name]
-    if scores[HONEST_RIGHT] == 0 and scores[HONEST_WRONG] == 0 and scores.min() == 0:
+    if scores[HONEST_CORRECT] == 0 and scores[HONEST_WRONG] == 0 and scores.min() == 0:
         verdict.notes.append(
             f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it "
             "requires another form, such as other tags (`tags`), a policy that uses this one "
@@ -373,7 +373,7 @@ def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
         worth = table[judges].fillna(0.0) @ weights
         worth -= worth[HONEST_WRONG]
         attack = worth[lab.results.escapes].round(6).idxmax()
-        even_rate = worth[attack] / worth[HONEST_RIGHT]
+        even_rate = worth[attack] / worth[HONEST_CORRECT]
         subject = "silence" if attack in SILENT else repr(attack)
         reason = (
             f"{subject} scores more than a wrong answer: the attack {attack!r} earns "
@@ -404,7 +404,7 @@ def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 def _add_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add a stop, because honest wrong answers earn as much as correct ones on some rows."""
-    right = lab.results.attacks.loc[HONEST_RIGHT]
+    right = lab.results.attacks.loc[HONEST_CORRECT]
     wrong = lab.results.attacks.loc[HONEST_WRONG]
     gold, other = lab.results.lost[0]
 
@@ -454,7 +454,7 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     if attack == _IN_REASONING and is_own(lab.reward(payer)):
         return "It also reads the reasoning. Read only the answer, with `answer_of`."
     table = lab.results.attacks
-    full = table.loc[HONEST_RIGHT, "total"] - table.loc[HONEST_WRONG, "total"]
+    full = table.loc[HONEST_CORRECT, "total"] - table.loc[HONEST_WRONG, "total"]
     if is_judge and table.loc[attack, "gain"] < 0.9 * full:
         return (
             "It gives partial credit for this, more than for an honest wrong answer. Give every "
@@ -528,7 +528,7 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
     "" if there is none, or if right answers earn points without them.
     """
     missing = sorted(_columns_read(lab.reward(name)) - {*lab.results.columns, *FROM_TRL})
-    if not missing or lab.results.attacks.loc[HONEST_RIGHT, name] > 0:
+    if not missing or lab.results.attacks.loc[HONEST_CORRECT, name] > 0:
         return ""
     return f"It asks for {', '.join(missing)}; the columns are {', '.join(lab.results.columns)}."
 
@@ -660,7 +660,7 @@ def _add_pass_rate(lab: RewardsUnderTest, passing: float, named: str, verdict: V
             f"first answer, but only {passing:.0%} are, because they continue. A completion ends "
             "at the chat template's token for the end of a turn, or at a stop text of yours: "
             f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03. Worked examples in the "
-            "prompt (examples) or a warm start on such examples teach the model to end.",
+            "prompt (few_shot) or a warm start on such examples teach the model to end.",
             stops=passing < first_answer / 2,
         )
     elif signal["run_on"] > _RUN_ON:
@@ -707,12 +707,12 @@ def _advice_on_never_right(signal: dict) -> str:
         return (
             f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "
             "for the tags, and is max_completion_length long enough? Worked examples in the "
-            "prompt show the format: examples=examples.jsonl (docs/data.md)."
+            "prompt show the format: few_shot=examples.jsonl (docs/data.md)."
         )
     return (
         "There is no correct answer to reinforce. Compare the data's answers with what the policy "
         "gives: they may contain more than the result (notebook 01 prints a note). Otherwise, use "
-        "easier questions, worked examples in the prompt (examples), a warm start on such "
+        "easier questions, worked examples in the prompt (few_shot), a warm start on such "
         "examples, or a larger model."
     )
 

@@ -4,8 +4,8 @@
     exam.measure("baseline", model, tokenizer, weights)
     exam.evaluation["baseline"]  # accuracy, ci95, n, in_format, …
 
-All models get the same questions, decoding settings and judge. Completions are saved while they are
-sampled, so that an interrupted evaluation continues where it stopped.
+All models get the same questions, decoding settings and grader. Completions are saved while they
+are sampled, so that an interrupted evaluation continues where it stopped.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class Measurement:
     tags: TagFormat
     holdout: pd.DataFrame
     source: str
-    judge: Callable | None = None
+    grader: Callable | None = None
     batch_size: int | None = None
     seed: int = 3407
     other: str | None = None
@@ -108,7 +108,7 @@ class Measurement:
                 texts,
                 list(self.holdout["answer"]),
                 self.tags,
-                judge=self.judge,
+                grader=self.grader,
                 rows=self.holdout,
                 difficulty=levels,
                 count_tokens=lambda text: len(tokenizer(text)["input_ids"]),
@@ -130,7 +130,7 @@ class Measurement:
             )
             self.written[name, "samples"] = groups
             answers = list(rows["answer"])
-            entry |= sampled_scores(groups, answers, self.tags, judge=self.judge, rows=rows)
+            entry |= sampled_scores(groups, answers, self.tags, grader=self.grader, rows=rows)
 
         # 3. Ask the questions of another kind.
         rows = self.elsewhere
@@ -138,7 +138,7 @@ class Measurement:
             groups = ask(f"{name}-other", prompts=list(rows["prompt"]), temperature=temperature)
             texts = [text for (text,) in groups]
             self.written[name, "other"] = texts
-            # without `judge`, which may need columns that only the run's own rows have
+            # without `grader`, which may need columns that only the run's own rows have
             scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
             entry["other"] = {"source": self.other} | scored
         self.evaluation[name] = entry

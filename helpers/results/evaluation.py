@@ -29,7 +29,7 @@ def score(
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
     *,
-    judge: Callable | None = None,
+    grader: Callable | None = None,
     rows: pd.DataFrame | None = None,
     difficulty: list | None = None,
     count_tokens: Callable[[str], int] | None = None,
@@ -39,12 +39,12 @@ def score(
     There is one completion per question, and all lists have the same length. in_format is the share
     of completions that follow the format exactly.
 
-    judge, rows: see `right`.
+    grader, rows: see `right`.
     difficulty: the level of each question, a number or text. Adds `by_difficulty`: accuracy, ci95
         and n per level, lowest level first. Questions without a level (None, nan) are left out.
     count_tokens: returns the number of tokens in a text. Adds `mean_length`, in tokens.
     """
-    correct = right(completions, answers, tags, judge, rows)
+    correct = right(completions, answers, tags, grader, rows)
     entry = proportion(correct)
     entry["in_format"] = sum(format_reward(completions, tags)) / len(correct)
     if count_tokens is not None:
@@ -63,46 +63,46 @@ def right(
     completions: list[str],
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
-    judge: Callable | None = None,
+    grader: Callable | None = None,
     rows: pd.DataFrame | None = None,
 ) -> list[bool]:
-    """Return whether each completion is correct: whether the judge scores it 1.0.
+    """Return whether each completion is correct: whether the grader scores it 1.0.
 
     answers: the correct answer of each completion's question.
-    judge: a reward function, called with `completions` and `answer` as TRL calls rewards. The
+    grader: a reward function, called with `completions` and `answer` as TRL calls rewards. The
         default is `correctness_reward` with these tags. A score of None counts as wrong.
-        Raise ValueError if the judge raises or returns something other than numbers.
-    rows: the data, one row per completion. Its other columns are passed to the judge, as in
+        Raise ValueError if the grader raises or returns something other than numbers.
+    rows: the data, one row per completion. Its other columns are passed to the grader, as in
         training: `question` lets it reject a sum copied from the question, and `kind` says how
         the answer is compared.
 
-    A judge of yours is asked once: a language model may say something else the second time, and
+    A grader of yours is asked once: a language model may say something else the second time, and
     then an accuracy and a comparison of the same completions would disagree.
     """
     columns = {"answer": answers}
     if rows is not None:
         columns |= rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
-    if judge is None:
+    if grader is None:
         return _verdicts(partial(correctness_reward, tags=tags), completions, columns)
     asked = pd.DataFrame(columns | {"completions": completions}, dtype=object)
-    for its_judge, its_rows, verdicts in _latest:
-        if its_judge is judge and its_rows.equals(asked):
+    for its_grader, its_rows, verdicts in _latest:
+        if its_grader is grader and its_rows.equals(asked):
             return list(verdicts)
-    verdicts = _verdicts(judge, completions, columns)
-    _latest.append((judge, asked, verdicts))
+    verdicts = _verdicts(grader, completions, columns)
+    _latest.append((grader, asked, verdicts))
     return list(verdicts)
 
 
-# the latest verdicts of users' judges: (judge, what it was asked, a row per completion, verdicts)
+# the latest verdicts of users' graders: (grader, what it was asked, a row per completion, verdicts)
 _latest: deque[tuple[Callable, pd.DataFrame, list[bool]]] = deque(maxlen=32)
 
 
-def _verdicts(judge: Callable, completions: list[str], columns: dict) -> list[bool]:
-    """Return whether a judge scores each completion 1.0; see `right`."""
+def _verdicts(grader: Callable, completions: list[str], columns: dict) -> list[bool]:
+    """Return whether a grader scores each completion 1.0; see `right`."""
     messages = [[{"role": "assistant", "content": text}] for text in completions]
-    scores, faults = checked_scores(judge, messages, columns, is_own(judge))
+    scores, faults = checked_scores(grader, messages, columns, is_own(grader))
     if faults:
-        raise ValueError(f"the judge {faults[0]}. {faults[0].advice}")
+        raise ValueError(f"the grader {faults[0]}. {faults[0].advice}")
     # the tolerance is for rounding: 0.1 + 0.2 + 0.7 is slightly less than 1.0
     return [score is not None and score >= 1 - 1e-9 for score in scores]
 
@@ -122,7 +122,7 @@ def sampled_scores(
     tags: TagFormat = THINK_ANSWER,
     ks: tuple[int, ...] | None = None,
     *,
-    judge: Callable | None = None,
+    grader: Callable | None = None,
     rows: pd.DataFrame | None = None,
 ) -> dict:
     """Return pass@k and the majority vote, as evaluation.json stores them.
@@ -130,7 +130,7 @@ def sampled_scores(
     groups: the completions of each question. All groups have the same size; otherwise, or without
         groups, ValueError.
     ks: the values of k, at most the size of a group; None: the powers of two up to it.
-    judge, rows: see `right`; here `rows` has one row per question.
+    grader, rows: see `right`; here `rows` has one row per question.
 
     Returns samples (per question), pass_at_k_questions, pass_at_k (value and ci95 for each k, whose
     key is text) and majority (accuracy, ci95, n).
@@ -145,7 +145,7 @@ def sampled_scores(
     texts = [text for group in groups for text in group]
     golds = [gold for gold in answers for _ in range(samples)]
     repeated = None if rows is None else rows.iloc[np.repeat(np.arange(len(rows)), samples)]
-    flat = right(texts, golds, tags, judge, repeated)
+    flat = right(texts, golds, tags, grader, repeated)
     # pass@k depends only on how many questions have 0, 1, … correct samples.
     right_samples = np.reshape(flat, (-1, samples)).sum(axis=1)
     counts = np.bincount(right_samples, minlength=samples + 1)
@@ -155,7 +155,7 @@ def sampled_scores(
         interval = list(wilson_interval(total, len(groups)))
         chances[str(k)] = {"value": total / len(groups), "ci95": interval}
     voted = [majority_vote(group, tags) for group in groups]
-    majority = right(voted, answers, tags, judge, rows)
+    majority = right(voted, answers, tags, grader, rows)
     return {
         "samples": samples,
         "pass_at_k_questions": len(groups),
@@ -215,14 +215,14 @@ def compare(
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
     *,
-    judge: Callable | None = None,
+    grader: Callable | None = None,
     rows: pd.DataFrame | None = None,
     names: tuple[str, str] = ("baseline", "trained"),
     examples: int = 3,
 ) -> dict:
     """Compare two models, given one completion per question from each: an entry of comparison.json.
 
-    judge, rows: see `right`.
+    grader, rows: see `right`.
 
     Returns what `compare_outcomes` returns, and the first `examples` questions of each kind as
     won_examples and lost_examples (question, answer, before, after).
@@ -230,8 +230,8 @@ def compare(
     table = pd.DataFrame(
         {"question": questions, "answer": answers, "before": before, "after": after}
     )
-    right_before = np.array(right(before, answers, tags, judge, rows))
-    right_after = np.array(right(after, answers, tags, judge, rows))
+    right_before = np.array(right(before, answers, tags, grader, rows))
+    right_after = np.array(right(after, answers, tags, grader, rows))
     won = table[right_after & ~right_before]
     lost = table[right_before & ~right_after]
     return compare_outcomes(right_before, right_after, names) | {

@@ -1,5 +1,5 @@
 """A user's own rewards, named by a parameter: a list such as
-`my_rewards.py:brevity,correctness*0.5`, or one function, as for `judge=`.
+`my_rewards.py:brevity,correctness*0.5`, or one function, as for `grader=`.
 
     functions, weights = own_rewards(run, "my_rewards.py:brevity,correctness*0.5", tags)
 
@@ -36,7 +36,7 @@ def own_rewards(
     the copies define, as GRPOTrainer and GRPOConfig take them.
 
     parameter: the name of the notebook's parameter, and of the run's folder for the copies:
-        "rewards" or "judge".
+        "rewards" or "grader".
 
     If a file no longer exists, the run's copy is used. Modules that a file imports are not copied;
     they are found beside the original file or in the working directory. Raise ValueError if two
@@ -98,8 +98,8 @@ def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
 
     Raise ValueError, with the name of the notebook's parameter, if there is no such reward.
 
-    >>> judge = load_reward("correctness", TagFormat("reasoning", "answer"), "judge")
-    >>> judge(["<answer>4</answer>"], ["4"])
+    >>> grader = load_reward("correctness", TagFormat("reasoning", "answer"), "grader")
+    >>> grader(["<answer>4</answer>"], ["4"])
     [1.0]
     """
     short = name.removesuffix("_reward")

@@ -47,7 +47,7 @@ def start(
         raise ValueError("warm_start holds no worked examples.")
     # pair each example's prompt with its completion
     report = run.read_object("data_report.json")
-    shots = report.get("examples", ())
+    shots = report.get("few_shot", ())
     pairs = [
         (chat_prompt(report["system_prompt"], question["content"], shots), completion["content"])
         for question, completion in zip(turns[::2], turns[1::2], strict=True)

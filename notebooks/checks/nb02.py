@@ -15,7 +15,7 @@ def check_best_attack(name, correctness, tag_count, train, fmt, settings) -> str
     names = [
         "every number from 1 to 100",
         "filler up to the bound",
-        "right, but never closed",
+        "correct, but never closed",
         "the tags many times",
         "the whole shape three times",
     ]
@@ -44,7 +44,7 @@ def check_best_attack(name, correctness, tag_count, train, fmt, settings) -> str
     ways = {
         "every number from 1 to 100": "It holds the `=` of one working only, and correctness gives nothing for a list.",
         "filler up to the bound": "Filler is long, but it holds no `=`. Nobody pays for length here.",
-        "right, but never closed": "Without its closing tag there is no answer block, so correctness gives nothing.",
+        "correct, but never closed": "Without its closing tag there is no answer block, so correctness gives nothing.",
         "the tags many times": "The four tags earn 0.25 once, however often they are repeated, and there is no `=`.",
     }
     best = totals[names].max()
@@ -85,7 +85,7 @@ def check_strict_reward(reward, format_reward, train, fmt, settings) -> str:
     near = tried.scores(texts, answer=["7"] * 3)["strict_reward"]
     if tried.faults:
         return f"{tried.faults[0]}. A reward gives one finite number for every text."
-    if (earned := table.loc["honest and right", "strict_reward"]) < 1:
+    if (earned := table.loc["honest and correct", "strict_reward"]) < 1:
         return f"An honest correct answer earns {earned:.2f}, not 1.0. Compare the content of the answer block with the answer."
     if table["wins"].any():
         hole = table.sort_values(["wins", "gain"]).iloc[-1]

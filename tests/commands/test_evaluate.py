@@ -34,9 +34,9 @@ def test_two_models_are_compared_on_every_row_of_the_file(cli, runs, questions):
     right = float(re.search(r"to [\d.]+%\s+([\d.]+)%\s", out)[1])
     won = round(right * 9 / 100)
     assert 0 < won < 9 and f"mute against {FOLDER}: won 0, lost {won} of 9; exact McNemar" in out
-    judge = questions.with_name("mine.py")
-    judge.write_text("def lenient(completions, **columns):\n    return [1.0] * len(completions)\n")
-    code, out, _ = cli("evaluate", "pocket", "--judge", f"{judge}:lenient", *asked)
+    grader = questions.with_name("mine.py")
+    grader.write_text("def lenient(completions, **columns):\n    return [1.0] * len(completions)\n")
+    code, out, _ = cli("evaluate", "pocket", "--grader", f"{grader}:lenient", *asked)
     assert code == 0 and "100.0%" in out
     code, out, _ = cli("evaluate", "pocket", *asked, "--max-tokens", "72", "--system-prompt", "")
     assert code == 0 and "McNemar" not in out and re.search(r"pocket .*%", out)

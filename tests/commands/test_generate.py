@@ -126,7 +126,7 @@ def test_the_worked_examples_of_the_training_are_in_every_prompt(answer, run, mo
 
     monkeypatch.setattr(sampling, "sample", recording)
     turns = example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])
-    change(run, "data_report.json", lambda report: report.update(examples=turns))
+    change(run, "data_report.json", lambda report: report.update(few_shot=turns))
     assert answer()[0] == 0
     assert [prompt[1:-1] for prompt in asked] == [turns] * len(QUESTIONS)
     assert [prompt[-1]["content"] for prompt in asked] == QUESTIONS

@@ -259,7 +259,7 @@ def test_worked_examples_are_in_every_prompt_and_their_questions_are_dropped(loa
     examples = EXAMPLES if way == "list" else str(file)
     task = load(
         [*numbered(3), {"question": "what is 1  + 0?", "answer": "1"}],
-        examples=examples,
+        few_shot=examples,
         system_prompt="Add.",
         count_tokens=words,
     )
@@ -267,7 +267,7 @@ def test_worked_examples_are_in_every_prompt_and_their_questions_are_dropped(loa
         {"role": "user", "content": "What is 1 + 0?"},
         {"role": "assistant", "content": "<think>1</think><answer>1</answer>"},
     ]
-    assert task.report["examples"] == turns and "note:" not in task.line
+    assert task.report["few_shot"] == turns and "note:" not in task.line
     assert task.report["dropped"] == {"question is a worked example": 2}
     assert task.report["prompt_tokens"]["max"] == 1 + 5 + 1 + 5
     for row in both(task).to_dict("records"):
@@ -288,7 +288,7 @@ def test_worked_examples_are_in_every_prompt_and_their_questions_are_dropped(loa
 )
 def test_worked_examples_in_another_format_are_named(load, tags, completion, is_named):
     examples = [{"question": "What is 1 + 0?", "completion": completion}]
-    line = load(numbered(5), examples=examples, tags=TagFormat.parse(tags)).line
+    line = load(numbered(5), few_shot=examples, tags=TagFormat.parse(tags)).line
     assert ("note: worked examples" in line) == is_named
 
 
@@ -298,7 +298,7 @@ def test_worked_examples_that_the_limit_would_cut_off_are_named_with_a_limit_tha
         {"question": f"What is {n} + 0?", "completion": "<think>" + "a " * 9 + n} for n in "18"
     ]
     asked = {
-        "examples": examples,
+        "few_shot": examples,
         "count_tokens": lambda text: len(text.split()) if isinstance(text, str) else 1,
     }
     note = load(numbered(9), **asked, max_completion_tokens=8).report["notes"][-1]
@@ -316,7 +316,7 @@ def test_generated_rows_make_up_for_those_that_are_worked_examples():
     plain = load_task("arithmetic/sums", **arguments)
     questions = {*plain.train["question"][:2], *plain.holdout["question"][:2]}
     examples = [{"question": question, "completion": "?"} for question in questions]
-    task = load_task("arithmetic/sums", **arguments, examples=examples)
+    task = load_task("arithmetic/sums", **arguments, few_shot=examples)
     assert (len(task.train), len(task.holdout)) == (20, 10)
     assert not set(both(task)["question"]) & questions
 

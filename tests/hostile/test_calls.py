@@ -35,8 +35,11 @@ COMMANDS = [
     ([*RUN, "-p", "learning_rate=nan"], "learning_rate='nan' is not of type float"),
     ([*RUN, "-p", "lora_rank=257"], "lora_rank=257 is more than the width of pocket"),
     ([*RUN, "-p", "merge=typo"], "merge='typo' is not known"),
-    ([*RUN, "-p", "judge=mine"], "judge='mine' is not a reward of the library: "),
-    ([*RUN, "-p", "judge=format,correctness"], "judge='format,correctness' is not a reward of the"),
+    ([*RUN, "-p", "grader=mine"], "grader='mine' is not a reward of the library: "),
+    (
+        [*RUN, "-p", "grader=format,correctness"],
+        "grader='format,correctness' is not a reward of the",
+    ),
     ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
     ([*RUN, "-p", "num_generations=7"], "not whole groups of num_generations=7"),
     ([*RUN, "-p", "kind=words"], "kind='words' is not a kind of answer"),
@@ -142,9 +145,9 @@ PARAMETERS = [
     ({"push_to_hub": 3}, "name it owner/model"),
     ({"push_to_hub": "a/b/c"}, "name it owner/model"),
     ({"push_to_hub": ""}, "name it owner/model"),
-    ({"judge": "nothing"}, "file.py:function, such as my_rewards.py"),
-    ({"judge": "{here}/none.py:f"}, "cannot be read"),
-    ({"judge": 5}, "file.py:function, such as my_rewards.py"),
+    ({"grader": "nothing"}, "file.py:function, such as my_rewards.py"),
+    ({"grader": "{here}/none.py:f"}, "cannot be read"),
+    ({"grader": 5}, "file.py:function, such as my_rewards.py"),
 ]
 
 
@@ -169,7 +172,7 @@ def test_good_parameters_pass(monkeypatch):
         "tags": "a/b",
         "cases": None,
         "source": "arithmetic/sums",
-        "judge": "helpers.rewards.structure:format_reward",
+        "grader": "helpers.rewards.structure:format_reward",
     }
     check_parameters(good)
     check_parameters({"merge": "dequantised", "source": "openai/gsm8k"})

@@ -23,7 +23,7 @@ from helpers.laboratory import own_attacks
 from helpers.laboratory.attack_templates import FAR, WRONG
 from helpers.laboratory.attacks import BATTERY, with_wrong_answers
 from helpers.laboratory.measures import Lab
-from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.under_test import HONEST_CORRECT, HONEST_WRONG
 from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
@@ -94,7 +94,7 @@ ANSWERS = [TEXTS, MATHS, ["A", "B", "A", "C"], ["yes", "no"], ["Paris"], ["4"]]
     [*((name, THINK_ANSWER) for name in SETS), ("mathematics", TagFormat("reasoning", "final"))],
     ids=str,
 )
-def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
+def test_no_attack_on_a_set_beats_an_honest_correct_answer(sums, name, tags):
     """Whatever a policy writes, it never pays more than to be correct, and on the mathematics set
     never more than to be wrong; and the page has the set.
     """
@@ -103,11 +103,11 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
     for rows in (sums.head(3), *(rows_of(*answers) for answers in listed)):
         lab = Lab(*read_rewards(SETS[name], tags), tags)
         table = lab.attacks(rows)
-        assert {attack.name for attack in BATTERY} | {HONEST_RIGHT, HONEST_WRONG} <= set(
+        assert {attack.name for attack in BATTERY} | {HONEST_CORRECT, HONEST_WRONG} <= set(
             table.index
         )
         assert lab.faults == [] and table["total"].dropna().is_monotonic_decreasing
-        right = table.loc[HONEST_RIGHT, "total"]
+        right = table.loc[HONEST_CORRECT, "total"]
         assert table[table["total"] > right + 1e-6].index.tolist() == []
         assert table.loc[HONEST_WRONG, "total"] < right - 0.5
         if name == "mathematics":
@@ -356,7 +356,7 @@ def test_the_worked_rows_of_the_trial():
     """The scores that the docstring of trial.py shows: a win on one row, and a row left out."""
     first = {"question": "What is 40 + 2?", "answer": "42"}
     second = {"question": "Copy $9 + 1$.", "answer": "9 + 1"}
-    names = [HONEST_RIGHT, HONEST_WRONG, TWO, "an expression of the question"]
+    names = [HONEST_CORRECT, HONEST_WRONG, TWO, "an expression of the question"]
     lab = Lab([of_block(lambda block, gold: gold in block)], [1.0])
     table = lab.attacks(pd.DataFrame([first])).loc[names]
     assert table["total"].tolist() == [1.0, 0.0, 1.0, 0.0]
@@ -392,7 +392,7 @@ def any_block_reward(completions, answer, **columns):
     return [float(gold in found) for found, gold in zip(blocks, answer, strict=True)]
 
 
-HEDGED = {"wrong block, then right block", "right block, then wrong block"}
+HEDGED = {"wrong block, then correct block", "correct block, then wrong block"}
 MANY = {"the tags many times", "the whole shape three times", "a block for every number"}
 
 
@@ -404,7 +404,7 @@ MANY = {"the tags many times", "the whole shape three times", "a block for every
         (
             [any_block_reward],
             HEDGED | {"a block for every number"},
-            {"two answers in one block", "right in the reasoning only"},
+            {"two answers in one block", "correct in the reasoning only"},
         ),
         ([format_reward], {HONEST_WRONG}, MANY | HEDGED),
         (
@@ -462,7 +462,7 @@ def test_the_examples_are_what_was_scored(sums):
     tags, first = TagFormat("reasoning", "final"), sums.iloc[0]
     table = Lab(*read_rewards(MATH, tags), tags).attacks(sums, length=50)
     wrong = str(int(first["answer"]) + 1)
-    assert table.loc[HONEST_RIGHT, "example"] == tags.render(first["working"], first["answer"])
+    assert table.loc[HONEST_CORRECT, "example"] == tags.render(first["working"], first["answer"])
     assert first["working"].count(first["answer"]) == 1  # who errs does not write down the truth
     assert table.loc[HONEST_WRONG, "example"] == tags.render(
         first["working"].replace(first["answer"], wrong), wrong
@@ -479,7 +479,7 @@ def test_rows_without_an_answer_do_not_count_against_the_rewards():
     table = lab.attacks(pd.DataFrame({"answer": ["Paris", None, "Bonn", float("nan")]}))
     assert (
         table.loc[HONEST_WRONG, "wins"] == 0
-        and table.loc[HONEST_RIGHT, "correctness_reward"] == 1.0
+        and table.loc[HONEST_CORRECT, "correctness_reward"] == 1.0
     )
 
 

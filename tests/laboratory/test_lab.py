@@ -428,7 +428,7 @@ def test_the_math_set_on_healthy_groups_may_train_and_its_report_is_json(sums):
     for entry in report["rewards"].values():
         assert entry.keys() == {"weight", "source", "cases", "ms_per_1000", "faults"} | STATISTICS
     assert report["rewards"]["correctness_reward"]["cases"]["a row without an answer"] is None
-    assert report["attacks"]["honest and right"] == {"total": 2.0, "wins": 0.0}
+    assert report["attacks"]["honest and correct"] == {"total": 2.0, "wins": 0.0}
 
 
 def blocks(*answers: str, think: str = "<think>so") -> list[str]:

@@ -253,7 +253,7 @@ def test_a_reward_that_keeps_programs_from_importing_and_runs_them_itself_is_not
 def test_a_bare_program_and_the_next_one_are_on_lines_of_their_own():
     (row,) = with_wrong_programs([OWN_ROW], FORMS[1])
     attacks = {attack.name: attack for attack in CODE_BATTERY}
-    for name, returned in {"right, then wrong": None, "wrong, then right": 5}.items():
+    for name, returned in {"correct, then wrong": None, "wrong, then correct": 5}.items():
         completion = attacks[name].write(row, THINK_ANSWER, 200)
         names = {}
         exec(THINK_ANSWER.extract_answer(completion), names)
@@ -264,6 +264,6 @@ def test_a_script_that_is_followed_by_a_wrong_one_prints_what_both_print(capsys)
     script = {"question": "n + 1?", "answer": "print(1 + 1)", "tests": SCRIPT}
     (row,) = with_wrong_programs([script], FORMS[1])
     attacks = {attack.name: attack for attack in CODE_BATTERY}
-    completion = attacks["right, then wrong"].write(row, THINK_ANSWER, 200)
+    completion = attacks["correct, then wrong"].write(row, THINK_ANSWER, 200)
     exec(THINK_ANSWER.extract_answer(completion), {})
     assert capsys.readouterr().out == "2\nNone\n"

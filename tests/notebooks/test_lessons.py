@@ -93,7 +93,7 @@ OTHERS = "would ruin 'org/other': use preset='auto'"
 REFUSED = [
     *((number, {"model": "org/other"}, OTHERS) for number in MODELS),
     ("07", {"columns": OTHER_COLUMNS}, "no column 'text'. It has: received, customer, message, ex"),
-    ("07", {"examples": [{"question": "3 bags"}]}, "This one is not: row 1: {'question': '3 bags'"),
+    ("07", {"few_shot": [{"question": "3 bags"}]}, "This one is not: row 1: {'question': '3 bags'"),
     ("07", {"shots": -1}, "shots=-1 must be a whole number from 0 to 3"),
     ("07", {"rewards": "nowhere.py:my_reward"}, "nowhere.py cannot be read"),
     ("07", FEW_ROWS | {"source": "{here}/few.jsonl"}, FEW),

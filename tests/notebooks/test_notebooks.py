@@ -18,7 +18,7 @@ from reading import cells, notebook
 
 import helpers
 from helpers import PROJECT
-from helpers.commands.notebooks import NOTEBOOKS, defaults
+from helpers.commands.notebooks import NOTEBOOKS, PARAMETER_TAGS, defaults
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
 from helpers.settings import SETTINGS, settings_of
@@ -38,10 +38,11 @@ def test_the_structure_of_a_committed_notebook(path):
     assert "**You will learn**" in notebook.cells[0].source
     tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     assert len(tagged) == 1
-    more = [cell for cell in notebook.cells if "more-parameters" in cell.metadata.get("tags", [])]
+    first = [cell for cell in notebook.cells if "first-parameters" in cell.metadata.get("tags", [])]
     # papermill's cell follows the tagged one; a default after that would replace what it sets
-    assert all(notebook.cells.index(cell) < notebook.cells.index(tagged[0]) for cell in more)
-    assert all(cell.metadata["jupyter"] == {"source_hidden": True} for cell in more)
+    assert all(notebook.cells.index(cell) < notebook.cells.index(tagged[0]) for cell in first)
+    folded = tagged[0].metadata.get("jupyter") == {"source_hidden": True}
+    assert folded == bool(first), "only seldom-used parameters are folded, after the first ones"
     assert cells(path)[0].source == cells(PATHS[0])[0].source, "the Colab cell is the same in all"
     for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
         solution = "solution" in cell.metadata.get("tags", [])  # is folded, behind its exercise
@@ -95,9 +96,9 @@ def test_a_variable_named_like_a_setting_is_reset_by_the_cell_of_parameters(numb
         }
         for index, cell in enumerate(code)
     }
-    (first,) = [i for i, cell in enumerate(code) if "parameters" in cell.metadata.get("tags", [])]
-    later = set().union(*(names for index, names in assigned.items() if index > first))
-    assert later & taken <= assigned[first]
+    first = [i for i, cell in enumerate(code) if PARAMETER_TAGS & {*cell.metadata.get("tags", [])}]
+    later = set().union(*(names for index, names in assigned.items() if index > first[-1]))
+    assert later & taken <= set().union(*(assigned[index] for index in first))
 
 
 def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested():

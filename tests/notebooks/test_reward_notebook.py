@@ -11,7 +11,7 @@ from papermill.exceptions import PapermillExecutionError
 from reading import said
 
 from helpers.laboratory.attacks import BATTERY
-from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.under_test import HONEST_CORRECT, HONEST_WRONG
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
     report = executed.read_object("reward_report.json")
     assert {name: entry["weight"] for name, entry in report["rewards"].items()} == REWARDS
     assert all(entry["cases"]["right"] == 1.0 for entry in report["rewards"].values())
-    assert report["attacks"].keys() == {HONEST_RIGHT, HONEST_WRONG} | {
+    assert report["attacks"].keys() == {HONEST_CORRECT, HONEST_WRONG} | {
         attack.name for attack in BATTERY
     }
     assert not any(attack["wins"] for attack in report["attacks"].values())

@@ -54,9 +54,9 @@ def test_worked_examples_are_the_given_ones_and_then_rows(tmp_path, monkeypatch)
     for source in code[1 : 1 + next(i for i, s in enumerate(code[1:], 1) if "save(folder" in s)]:
         exec(source, names)
         if "shots = 0" in source:
-            names |= {"examples": [one], "shots": 1, "run": "worked"}
+            names |= {"few_shot": [one], "shots": 1, "run": "worked"}
     run = Run("worked")
-    examples = run.read_object("data_report.json")["examples"]
+    examples = run.read_object("data_report.json")["few_shot"]
     assert [turn["content"] for turn in examples[:2]] == list(one.values())
     assert len(examples) == 4 and examples[2]["content"] not in set(names["train"]["question"])
     for table in ("train", "holdout"):
@@ -86,7 +86,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
         *["-m", "helpers", "run", "--run", "my-task", "--only", "07", "-p", "source=mine.csv"],
     ]
     typed += ["-p", 'columns={"question": "q", "answer": "a"}', "-p", "rewards=mine.py:my_reward"]
-    few = ["max_steps=2", "early_stopping=2", "judge=mine.py:my_reward"]
+    few = ["max_steps=2", "early_stopping=2", "grader=mine.py:my_reward"]
     called = [sys.executable, *typed[1:], *(word for one in few for word in ("-p", one))]
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(called, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -100,7 +100,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
     recorded = run.section("training")
     assert recorded["own_rewards"] == "rewards/mine.py:my_reward*1"
-    assert recorded["judge"] == "judge/mine.py:my_reward*1"
+    assert recorded["grader"] == "grader/mine.py:my_reward*1"
     small = ["samples=2", "sampled_questions=8"]
     assert run_notebooks(run.name, None, "04,05", small) == 0
     assert run.evaluation["merged"]["n"] == 29

@@ -339,7 +339,7 @@ def test_addresses_do_not_become_links_and_the_thinking_option_is_passed_on(mach
 
 def test_the_card_asks_with_the_worked_examples_of_training(run):
     examples = example_turns([{"question": "/ or *?", "completion": '"/"\n<answer>/</answer>'}])
-    change(run, "data_report.json", lambda report: report.update(examples=examples))
+    change(run, "data_report.json", lambda report: report.update(few_shot=examples))
     text = written(run).text
     assert "the system prompt and the worked examples it was trained with" in text
     (line,) = re.findall(r"^messages = (.*)$", text, re.MULTILINE)

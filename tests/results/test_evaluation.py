@@ -93,7 +93,7 @@ def test_every_level_has_its_own_accuracy():
     assert entry["by_difficulty"] == {"1": proportion(2, 3), "10": proportion(0, 1)}
 
 
-# --- A user's own judge ---------------------------------------------------------------------------
+# --- A user's own grader --------------------------------------------------------------------------
 
 
 def half_for_text_reward(completions, answer, **columns):
@@ -110,8 +110,8 @@ def half_for_text_reward(completions, answer, **columns):
 def test_a_users_own_reward_can_be_the_judge():
     completions, answers = ["it is {a}", "it is b", "c"], ["{a}", "x", "y"]
     assert right(completions, answers) == [False] * 3
-    assert right(completions, answers, judge=half_for_text_reward) == [True, False, False]
-    entry = score(completions, answers, judge=half_for_text_reward, difficulty=[1, 1, 2])
+    assert right(completions, answers, grader=half_for_text_reward) == [True, False, False]
+    entry = score(completions, answers, grader=half_for_text_reward, difficulty=[1, 1, 2])
     assert (entry["accuracy"], entry["by_difficulty"]["1"]["accuracy"]) == (1 / 3, 0.5)
 
 
@@ -123,8 +123,8 @@ def test_an_accuracy_and_a_comparison_are_of_the_same_verdicts_of_a_judge():
 
     before, after = ([f"{name} {n}" for n in range(64)] for name in ("a", "b"))
     answers = ["1"] * 64
-    first, second = (score(texts, answers, judge=moody_reward) for texts in (before, after))
-    counts = compare(before, after, answers, answers, judge=moody_reward)
+    first, second = (score(texts, answers, grader=moody_reward) for texts in (before, after))
+    counts = compare(before, after, answers, answers, grader=moody_reward)
     assert counts["both_right"] + counts["lost"] == round(64 * first["accuracy"])
     assert counts["both_right"] + counts["won"] == round(64 * second["accuracy"])
 
@@ -133,9 +133,9 @@ def test_an_error_in_the_judge_names_the_judge_and_the_completion():
     def broken_reward(completions, answer, **columns):
         raise KeyError("quantity")
 
-    said = r"the judge broken_reward raised KeyError in test_evaluation.py, line [0-9]+: 'quantity' for the completion 'x'"
+    said = r"the grader broken_reward raised KeyError in test_evaluation.py, line [0-9]+: 'quantity' for the completion 'x'"
     with pytest.raises(ValueError, match=said):
-        right(["x"], ["1"], judge=broken_reward)
+        right(["x"], ["1"], grader=broken_reward)
 
 
 ROWS = pd.DataFrame(
@@ -163,7 +163,7 @@ def test_rows_are_judged_with_their_kind_and_question_as_in_training():
         assert columns == {} and list(question) == list(ROWS["question"])
         return [float(name == "number") for name in kind]
 
-    assert right(texts, answers, judge=kind_reward, rows=ROWS) == [False, False, True]
+    assert right(texts, answers, grader=kind_reward, rows=ROWS) == [False, False, True]
 
 
 # --- pass@k ---------------------------------------------------------------------------------------

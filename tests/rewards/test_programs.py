@@ -18,7 +18,7 @@ from helpers.judging.programs.monty import Sandbox
 from helpers.judging.programs.sandbox import Limits, Outcome, used_sandboxes
 from helpers.laboratory.measures import Lab
 from helpers.laboratory.program_attacks import CODE_BATTERY
-from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.under_test import HONEST_CORRECT, HONEST_WRONG
 from helpers.rewards.programs import looks_up, program_of, tests_reward, verdicts
 from helpers.tags import THINK_ANSWER
 
@@ -379,14 +379,14 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     table = lab.attacks(ROWS, battery=CODE_BATTERY)
     assert lab.faults == [] and lab.judges() == ["tests_reward"]
     assert table.loc[table["wins"] > 0].index.tolist() == []
-    assert table.loc[HONEST_RIGHT, ["tests_reward", "total"]].tolist() == [1.0, 1.25]
+    assert table.loc[HONEST_CORRECT, ["tests_reward", "total"]].tolist() == [1.0, 1.25]
     assert table.loc[HONEST_WRONG, ["tests_reward", "total"]].tolist() == [0.0, 0.25]
-    right = ["wrong, then right", "right, without a language", "right, and what it prints"]
+    right = ["wrong, then correct", "correct, without a language", "correct, and what it prints"]
     assert (table.loc[right, "tests_reward"] == 1.0).all()
     assert len(CODE_BATTERY) >= 25
     wordy = "the words that a reward looks for"  # CODE_SET has a reward of this file
     assert set(table.index) >= {attack.name for attack in CODE_BATTERY} | {
-        HONEST_RIGHT,
+        HONEST_CORRECT,
         HONEST_WRONG,
         wordy,
     }

@@ -49,6 +49,6 @@ def write_tickets(folder: Path, count: int = 300, seed: int = 1) -> dict[str, st
     return {
         "source": str(folder / "tickets.csv"),
         "columns": '{"question": "message", "answer": "expected"}',
-        "examples": str(folder / "examples.jsonl"),
+        "few_shot": str(folder / "examples.jsonl"),
         "max_prompt_length": "400",
     }

@@ -20,9 +20,9 @@ WRONG = {
     "best_attack": [
         ("'every number from 1 to 100'", "the `=` of one working only"),
         ("'filler up to the bound'", "holds no `=`"),
-        ("'right, but never closed'", "there is no answer block"),
+        ("'correct, but never closed'", "there is no answer block"),
         ("'the tags many times'", "earn 0.25 once"),
-        ("'honest and right'", "must be one of the five names"),
+        ("'honest and correct'", "must be one of the five names"),
         ("5", "must be one of the five names"),
     ],
     "strict_reward": [
@@ -33,7 +33,7 @@ WRONG = {
         ),
         (
             _reward("fmt.extract_answer(text) == gold"),
-            "A hole is left, 'wrong block, then right block'",
+            "A hole is left, 'wrong block, then correct block'",
         ),
         (_reward("gold in fmt.answer_blocks(text)"), "A hole is left"),
         (
