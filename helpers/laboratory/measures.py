@@ -266,7 +266,7 @@ class Lab(RewardsUnderTest):
         return table
 
     def _margin(self, rows: list[dict]) -> float:
-        """Return how much more the honest correct answers of rows earn than the honest wrong ones."""
+        """Return how much more honest correct answers of rows earn than honest wrong ones."""
         right, wrong = (
             self.scores([honest(row, self.tags, row[key]) for row in rows], **columns_of(rows))
             for key in ("answer", WRONG)
