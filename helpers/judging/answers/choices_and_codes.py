@@ -6,7 +6,8 @@ Correct (`=`) and wrong (`≠`), the given answer first:
 
 - `(A)` = `A`, `a` = `A`, `A.` = `A`, `option A` = `A`, `[B]` = `B`, `**C**` = `C`,
   `\text{(D)}` = `D`
-- `A) Paris` = `A`, `A` = `A) Paris`, `Paris` = `A) Paris`, `(A), (C)` = `C and A`, `A & C` = `A, C`
+- `A) Paris` = `A`, `**A)** Paris` = `A`, `A` = `A) Paris`, `Paris` = `A) Paris`,
+  `(A), (C)` = `C and A`, `A & C` = `A, C`
 - `B` ≠ `A`, `A or B` ≠ `A`, `A, B` ≠ `A`, `A*` ≠ `A`, `A+` ≠ `A`, `not A` ≠ `A`, `AB` ≠ `A`
 - `A) Paris (B) London` ≠ `A`, `A) London` ≠ `A) Paris`, `London` ≠ `A) Paris`, `a) x b) y` ≠ `A`
 - `B: A` ≠ `B`, `B) a` ≠ `B`, `B. A. Paris` ≠ `B`, `B: A` = `B) A`, `A: Paris` ≠ `A: London`
@@ -40,10 +41,12 @@ _LETTERS = re.compile(
     rf"(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",
     re.IGNORECASE,
 )
-# A letter and the option's text: A) Paris, (A) Paris, A: Paris. Codes such as A.B and A:2 have no
-# space after the letter's mark.
+# A letter and the option's text: A) Paris, (A) Paris, A: Paris, **A)** Paris. Codes such as A.B and
+# A:2 have no space after the letter's mark.
 _OPTION = re.compile(
-    r"(?:\((?P<bracketed>[A-Za-z])\)|(?P<bare>[A-Za-z])[.):](?=\s))\s*(?P<text>.*\w.*)", re.DOTALL
+    r"(?P<bold>\*\*)?(?:\((?P<bracketed>[A-Za-z])\)|(?P<bare>[A-Za-z])[.):](?(bold)|(?=\s)))(?(bold)\*\*)"
+    r"\s*(?P<text>.*\w.*)",
+    re.DOTALL,
 )
 # In the text of an option, a sign of a second option or a second thought: (B), b), B, or, not.
 # The capitals A and I alone are no signs, because they are also words; `answer is A` is one.
