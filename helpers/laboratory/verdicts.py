@@ -710,10 +710,10 @@ def _advice_on_never_right(signal: dict) -> str:
             "prompt show the format: few_shot=examples.jsonl (docs/data.md)."
         )
     return (
-        "There is no correct answer to reinforce. Compare the data's answers with what the policy "
-        "gives: they may contain more than the result (notebook 01 prints a note). Otherwise, use "
-        "easier questions, worked examples in the prompt (few_shot), a warm start on such "
-        "examples, or a larger model."
+        "There are too few correct answers to reinforce. Compare the data's answers with what the "
+        "policy gives: they may contain more than the result (notebook 01 prints a note). "
+        "Otherwise, use easier questions, worked examples in the prompt (few_shot), a warm start "
+        "on such examples, or a larger model."
     )
 
 

@@ -455,7 +455,7 @@ REASONS = {
         RIGHT_AND_WRONG,
     ),
     "100% have no complete answer block": (JUDGED, ["so", "no idea"]),
-    "no correct answer to reinforce": (
+    "too few correct answers to reinforce": (
         JUDGED,
         blocks("-1", "-2"),
     ),
