@@ -838,7 +838,7 @@ WITHHELD = {
         "{}",
         ["<think>so</think><answer>{}</answer>\nQuestion: 1 + 1?\n<answer>2</answer>"],
     ),
-    "correct answer to reinforce.* contain more than the result": (
+    "correct answers to reinforce.* contain more than the result": (
         "The answer is {} km.",
         blocks("{}"),
     ),
@@ -1038,12 +1038,12 @@ def judged(right: int, of: int) -> list[str]:
         (
             [judged(0, 64)],
             (5.0, 1.0),
-            "earns at least 0.5 from `first` on 0.0% of its .*orrect answer to reinforce",
+            "earns at least 0.5 from `first` on 0.0% of its .*orrect answers to reinforce",
         ),
         (
             [judged(1, 50)],
             (5.0, 1.0),
-            "0.5 from `first` on 2.0% of its .*orrect answer to reinforce",
+            "0.5 from `first` on 2.0% of its .*orrect answers to reinforce",
         ),
         ([judged(2, 64)], (5.0, 1.0), None),
         ([judged(18, 20)], (5.0, 1.0), None),
